@@ -49,7 +49,7 @@ class OwnSpec(Frozen):
         lightning, numbered, schedule: it is a LightningModule; whose steps read their batch's number; has a schedule.
         clip_norm, micro_batch: the largest norm of its gradient, and samples that go through its net at once, if any.
         by_name, weighted, begun: its optimizer(model, lr) takes the net; it draws by weights; has a `worker_init_fn`.
-        least_limit: of the training data, that keeps a sample with a weight above 0.
+        optimizer, least_limit: its optimizer has `modes`, or sets `hooks`; samples that keep a weight above 0.
     """
 
     attribute: str
@@ -67,6 +67,7 @@ class OwnSpec(Frozen):
     by_name: bool = False
     weighted: bool = False
     begun: bool = False
+    optimizer: tuple[Literal["modes", "hooks"], ...] = ()
     least_limit: Annotated[int, Field(ge=1)] = 1
     beside: tuple[str, ...] = ()
 
@@ -284,9 +285,7 @@ def explain(error: ValidationError, options: bool = False) -> str:
 
 
 def _finding(place: tuple[int | str, ...], message: str, value: Any, options: bool) -> str:
-    where = shorten(".".join(str(p) for p in place)) or "it"
-    if options and place:
-        where = option_name(str(place[0]))
+    where = option_name(str(place[0])) if options and place else shorten(".".join(map(str, place))) or "it"
     said = message.removeprefix("Value error, ")  # pydantic's words before a validator's own
     return f"{where}: {said[0].lower()}{said[1:]} (given {shorten(str(value), 60)!r})"
 

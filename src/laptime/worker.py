@@ -58,6 +58,7 @@ from laptime.own.user_code import raised_by_hand
 from laptime.profiling.closer import look_closer, look_first
 from laptime.records import CheckRecord, EpochRecord, RunRecord, Status, write_record
 from laptime.spec import OptimizationSpec, RunSpec, read_spec
+from laptime.values.judging import as_judged
 from laptime.values.tallies import untouched
 from laptime.world import ALONE, World, lost_a_peer, opened, started_by_launcher
 
@@ -166,7 +167,8 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
             yield facts.checkpoints.keep(parts, (*facts.epochs, facts.marked(epoch, spec)), facts.settled())
     if spec.save_model and world.first:
         begin = time.perf_counter()
-        write_model(parts.evaluated, folder / "model.pt")
+        with as_judged(parts.optimizer):
+            write_model(parts.evaluated, folder / "model.pt")
         facts.checkpoint_s = time.perf_counter() - begin
     if spec.check or spec.profile != "none":  # else times alone are wanted, by the gate above all
         look_first(spec, (parts, recipe), facts.epochs, facts.found)

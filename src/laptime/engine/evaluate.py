@@ -18,6 +18,7 @@ from laptime.optimizations.precision import AUTOCAST
 from laptime.optimizations.samples import in_order, ungraded
 from laptime.own.user_code import place_in
 from laptime.values.copies import copy_of
+from laptime.values.judging import as_judged
 from laptime.workloads.base import Counts
 from laptime.workloads.own import Batches, evaluated, has_evaluation
 from laptime.world import ALONE, World
@@ -32,6 +33,8 @@ _ROUNDED = 1e-3
 def evaluate(p: Parts, recipe: Recipe, split: Split | OwnSplit) -> Counts:
     """Runs the model over this rank's part of a split in evaluation mode, in the precision it was trained in.
 
+    An optimizer that trains other weights than it judges puts those to be judged into the model meanwhile.
+
     Args:
         p: the run's parts; what is evaluated is the model or its average, left in training mode.
         recipe: how images become inputs, and where the model is evaluated.
@@ -41,6 +44,11 @@ def evaluate(p: Parts, recipe: Recipe, split: Split | OwnSplit) -> Counts:
         Summed loss, hits (None without any) and count of the part, on the evaluation's device; the scores of a
         detector, and what an evaluation of the user's own gives.
     """
+    with as_judged(p.optimizer):
+        return _evaluate(p, recipe, split)
+
+
+def _evaluate(p: Parts, recipe: Recipe, split: Split | OwnSplit) -> Counts:
     elsewhere = recipe.evaluate_on is not None and recipe.evaluate_on != p.device
     device = recipe.evaluate_on or p.device
     model = copy_of(p.evaluated).to(device) if elsewhere else p.evaluated

@@ -41,7 +41,7 @@ from laptime.optimizations.passes import divide
 from laptime.optimizations.samples import laid_out
 from laptime.spec import OptimizationSpec, RunSpec
 from laptime.values.draws import fetched, seed_all
-from laptime.values.trees import Tree, listed, mapped, samples, tensors
+from laptime.values.trees import Tree, has_each, listed, mapped, samples, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import OwnWorkload
 from laptime.world import ALONE, World
@@ -177,12 +177,14 @@ def _read(data: OwnData, chosen: Sequence[int], ranks: int) -> tuple[Tree, Seque
     items = fetched(data.train.dataset, chosen)
     whole = data.train.collate(items)
     by_sample = listed(whole) is None and only_tensors(whole)
-    if ranks == 1 or (by_sample and all(t.dim() and len(t) == len(items) for t in tensors(whole))):
+    if ranks == 1 or (by_sample and all(has_each(t, len(chosen)) for t in tensors(whole))):
         return whole, ()
     # The nodes and edges of graphs, targets one behind the other, names: which belong to a sample only their collate_fn
     # knows.
-    parts = torch.arange(len(items)).tensor_split(ranks)
-    return whole, [data.train.collate([items[index] for index in part.tolist()]) for part in parts]
+    parts = [part.tolist() for part in torch.arange(len(chosen)).tensor_split(ranks)]
+    if not isinstance(items, list):  # a batch that is read at once
+        return whole, [data.train.batch([chosen[index] for index in part]) for part in parts]
+    return whole, [data.train.collate([items[index] for index in part]) for part in parts]
 
 
 def _first(recipe: Recipe, parts: Parts) -> Batch:
@@ -196,7 +198,7 @@ def _first(recipe: Recipe, parts: Parts) -> Batch:
     if recipe.world.size > 1 and recipe.data.parts:
         part = mapped(recipe.data.parts[recipe.world.rank], torch.clone)
     else:
-        part = mapped(whole, lambda t: t[mine.indices] if t.dim() and len(t) == count else t.clone())
+        part = mapped(whole, lambda t: t[mine.indices] if has_each(t, count) else t.clone())
     return replace(laid_out(recipe, part, recipe.device), weight=mine.weight)
 
 

@@ -16,7 +16,11 @@ def plain_state(model: nn.Module) -> dict[str, Tensor]:
     state = dict(model.state_dict())
     for name, (weight, crop) in crops(model).items():
         state[f"{name}.weight"] = crop.whole(weight)
-    return {k: v.detach().cpu().contiguous().clone() for k, v in state.items()}
+    return {k: _written(v.detach().cpu()) for k, v in state.items()}
+
+
+def _written(value: Tensor) -> Tensor:
+    return (value.contiguous() if value.layout == torch.strided else value).clone()  # a sparse one has no format
 
 
 def plain_gradients(model: nn.Module) -> dict[str, Tensor]:

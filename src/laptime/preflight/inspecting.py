@@ -41,7 +41,7 @@ from laptime.own.user_code import place_in
 from laptime.preflight.cropping import crops
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
-from laptime.values.draws import fetched
+from laptime.values.draws import drawn, fetched
 from laptime.values.trees import Tree, leaves, movable, samples, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import (
@@ -56,7 +56,7 @@ from laptime.workloads.own import (
 from laptime.workloads.own_checked import loss_line
 from laptime.workloads.own_evaluation import tried
 from laptime.workloads.own_losses import losses_of
-from laptime.workloads.own_optimizer import begun_with, left_out, scattered, stepped_by_others, unfused
+from laptime.workloads.own_optimizer import apart, begun_with, habits, left_out, scattered, stepped_by_others, unfused
 from laptime.workloads.own_parts import looked_at
 from laptime.workloads.own_schedule import falling, walked
 from laptime.workloads.own_step import fails_in_bf16, stepped
@@ -148,6 +148,7 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
             by_name=takes_model(data.workload),
             weighted=data.train.weights is not None,
             begun=data.train.begin is not None,
+            optimizer=habits(own, step.model, rate),
             least_limit=least_limit(data.train.weights),
         ),
     )
@@ -171,15 +172,18 @@ def _number(data: OwnData, what: str, default: float, kind: type[int] | type[flo
 def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
     """Items as a batch, each in the user's own place; raises RunError naming what does not fit."""
     which = "training" if split is data.train else "test"
-    items = []
+    read: list[Any] = []
     together = read_together(split)
     for some in [list(indices)] if together else [[index] for index in indices]:
         reading = f"reading items {some} at once" if together else f"reading item {some[0]}"
         with told_with_line(f"{reading} of the {which} data", data.file, *item_makers(split), item=together):
-            items += fetched(split.dataset, some)
-    shapes = [[tuple(t.shape) for t in tensors(item)] for item in items]
+            read.append(fetched(split.dataset, some))
+    items = read[0] if together else [item for some in read for item in some]
+    # What is read at once may be a batch already.
+    by_item = items if isinstance(items, list) and len(items) == len(indices) else []
+    shapes = [[tuple(t.shape) for t in tensors(item)] for item in by_item]
     try:
-        making = f"making a batch of {len(items)} items of the {which} data"
+        making = f"making a batch of {len(indices)} items of the {which} data"
         with told_with_line(making, data.file, split.collate, *item_makers(split), data.workload.data):
             found = split.collate(items)
     except RunError as error:
@@ -191,7 +195,7 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
             f"{shapes[other]}, which make no batch{_made(data, split)}: bring them to one shape, or give the workload "
             "a collate_fn."
         ) from error
-    said = f"a batch of {len(items)} item{'s' * (len(items) > 1)} of the {which} data of {data.file.name}"
+    said = f"a batch of {len(indices)} item{'s' * (len(indices) > 1)} of the {which} data of {data.file.name}"
     if not tensors(found) and not any(map(movable, leaves(found))):
         raise RunError(
             f"{said} is a {type(found).__name__} in which no tensor is found{_made(data, split)}: make it of tensors "
@@ -202,8 +206,8 @@ def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
             f"{said} holds a nested tensor{_made(data, split)}, whose samples can't be taken out of it: let collate_fn "
             "give a list of the samples behind torch.arange(len(items)), and loss() make the nested tensor of it."
         )
-    if samples(found) != len(items):
-        seen, remedy = own_refused.miscounted(found, split.collate, dict(zip(indices, items, strict=True)))
+    if samples(found) != len(indices):
+        seen, remedy = own_refused.miscounted(found, split.collate, dict(zip(indices, by_item, strict=False)))
         raise RunError(f"{said} {seen}{_made(data, split)}: {remedy}.")
     return found
 
@@ -221,9 +225,11 @@ def _others(data: OwnData, split: OwnSplit, count: int) -> Iterator[Tree]:
 
 def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:
     """What the user's optimizer has no kernels for; raises what `_tried_optimizer` does."""
+    begun = drawn()
     made, refused = _tried_optimizer(data, model, rate)
     kind = type(made)
     refused |= scattered(made) | stepped_by_others(made, getattr(data.workload, "schedule", None))
+    refused |= apart(made, model, begun)
     if reason := update_refusal(made):
         refused["dead-taps"] = reason
     if not takes(kind, "fused"):

@@ -42,6 +42,7 @@ class Base:
         lightning, numbered: whether the user's own is a LightningModule; whether its steps read their batch's number.
         by_name: whether the user's own optimizer takes the net, not a list of parameters.
         begun: whether the user's own has its loader workers begin with a function.
+        modes, hooked: whether the user's own optimizer trains other weights than it judges; sets hooks on the net.
     """
 
     batch_size: int
@@ -58,6 +59,8 @@ class Base:
     numbered: bool = False
     by_name: bool = False
     begun: bool = False
+    modes: bool = False
+    hooked: bool = False
     sgd: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -152,10 +155,9 @@ def _optimizer_made(o: Chosen, base: Base, rate: str) -> list[str]:
         return called("optimizer = torch.optim.SGD", ["model.parameters()", f"lr={rate}", *options, *arguments])
     if base.own and not sgd and not decay:
         made = _users_own(base, rate)
-        if not arguments:
-            return [made]
-        again = f"optimizer = remade(optimizer, {', '.join(arguments)})  # one kernel for all parameters"
-        return [made, again]
+        again = [f"optimizer = remade(optimizer, {', '.join(arguments)})  # one kernel for all parameters"]
+        modes = ["optimizer.train()  # which trains other weights than it judges"]
+        return [made, *(again if arguments else ()), *(modes if base.modes else ())]
     rest = [f"weight_decay={decay['amount']}"] if decay else []
     rest += [f"momentum={sgd['momentum']}", "nesterov=True"] if sgd else []
     kind = "SGD" if sgd else "AdamW" if decay else "Adam"
@@ -167,7 +169,8 @@ def _users_own(base: Base, rate: str) -> str:
     factory, given = "workload.optimizer", "model" if base.by_name else "list(model.parameters())"
     if not base.by_name and not base.lightning:
         factory = '(getattr(workload, "optimizer", None) or torch.optim.Adam)'
-    return f"optimizer = {factory}({given}, {rate})"
+    made = f"{factory}({given}, {rate})"
+    return f"optimizer = hooked_once(model, lambda: {made})" if base.hooked else f"optimizer = {made}"
 
 
 def process_lines(o: Chosen) -> list[str]:

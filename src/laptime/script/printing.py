@@ -54,6 +54,7 @@ class _Subject:
             base = replace(base, clipped=own.clip_norm is not None, schedule=own.schedule, weighted=own.weighted)
             base = replace(base, lightning=own.lightning, by_name=own.by_name, begun=own.begun)
             base = replace(base, micro_batch=own.micro_batch, numbered=own.numbered)
+            base = replace(base, modes="modes" in own.optimizer, hooked="hooks" in own.optimizer)
             return replace(base, judged=own.quality if own.quality in ("score", "error") else "")
         entry = find_workload(self.workload)
         size = self.fit.batch_size if self.fit else entry.batch_size
@@ -158,6 +159,8 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "clipped": base.clipped,
         "optimizer_lines": optimizer,
         "remade": any("remade(" in line for line in optimizer),
+        "hooked": any("hooked_once(" in line for line in optimizer),
+        "modes": any("optimizer.train()" in line for line in optimizer),
         "spared": any("spare_copies(" in line for line in optimizer),
         "process_lines": lines.process_lines(o),
         "model_lines": lines.model_lines(o, timed, base),

@@ -202,12 +202,13 @@ def _looked_at(name: str, one: Any, is_own: Callable[[Any], bool]) -> Looked:
 
 
 def _of_container(name: str, one: Any) -> Looked:
+    if isinstance(one, tuple):  # whose class may have a length of its own, or refuse one
+        return None, [(name, value) for value in tuple.__iter__(one)] if tuple.__len__(one) <= _FEW else []
     if len(one) > _FEW:
         return None, []
     if isinstance(one, dict):
         return one, [(f"{name}[{key!r}]", value) for key, value in one.items()]
-    held = [] if isinstance(one, set) else [(name, value) for value in one]  # a set's are in no order
-    return (None if isinstance(one, tuple) else one), held
+    return one, [] if isinstance(one, set) else [(name, value) for value in one]  # a set's are in no order
 
 
 def _of_function(one: Any) -> Looked:

@@ -49,6 +49,18 @@ def drawn() -> State:
     }
 
 
+def have_drawn(before: State) -> bool:
+    """Whether a generator of the process has moved since."""
+    pairs = zip(_moving(before), _moving(drawn()), strict=True)
+    return any(not torch.equal(*pair) for pair in pairs)
+
+
+def _moving(state: State) -> list[torch.Tensor]:
+    """Where the process's generators are, as tensors."""
+    numbers = state["numpy"]
+    return [state["cpu"], torch.tensor(state["python"][1]), numbers["keys"], torch.tensor(numbers["place"])]
+
+
 def put_back_drawn(state: State) -> None:
     """Puts the generators where they were; a state of an earlier laptime holds torch's alone."""
     torch.set_rng_state(state["cpu"])
@@ -59,15 +71,18 @@ def put_back_drawn(state: State) -> None:
         np.random.set_state(("MT19937", keys, found["place"], found["has_gauss"], found["gauss"]))
 
 
-def fetched(dataset: Any, indices: Sequence[int]) -> list[Any]:
+def fetched(dataset: Any, indices: Sequence[int]) -> Any:
     """Items of a data set as DataLoader reads a batch of them: at once where it has `__getitems__`, else one by one.
+
+    Returns:
+        A list of the items, or whatever `__getitems__` gives in its place, a batch that is ready say.
 
     Raises:
         RuntimeError: reading one raised StopIteration, which would pass for the end of an epoch.
     """
     many = getattr(dataset, "__getitems__", None)
     try:
-        return list(many(list(indices))) if many else [dataset[index] for index in indices]
+        return many(list(indices)) if many else [dataset[index] for index in indices]
     except StopIteration as ended:
         raise RuntimeError("StopIteration was raised, as by next() of what has come to its end") from ended
 
@@ -81,7 +96,7 @@ class Read(Dataset[Any]):
     def __len__(self) -> int:
         return len(self.items)
 
-    def __getitems__(self, indices: list[int]) -> list[Any]:
+    def __getitems__(self, indices: list[int]) -> Any:
         """The items of some indices."""
         return fetched(self.items, indices)
 

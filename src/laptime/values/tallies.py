@@ -128,8 +128,8 @@ def values_of(owner: Any) -> dict[Any, Any]:
 
 def is_plain(value: object) -> bool:
     """Whether a value can't change in itself: a number, also numpy's, a text, None, an enum's, a tuple of such."""
-    if isinstance(value, tuple):
-        return len(value) <= _MOST_PARTS and all(map(is_plain, value))
+    if isinstance(value, tuple):  # whose class may have a length of its own, or refuse one
+        return tuple.__len__(value) <= _MOST_PARTS and all(map(is_plain, tuple.__iter__(value)))
     return value is None or isinstance(value, int | float | str | Enum | np.integer | np.floating | np.bool_)
 
 

@@ -92,6 +92,14 @@ def _inside(tree: Tree, above: tuple[int, ...] = ()) -> list[Tensor]:
     return [*(part for part in parts if isinstance(part, Tensor)), *deeper]
 
 
+def stored(tensor: Tensor) -> tuple[Tensor, ...]:
+    """What a tensor is kept as: itself, or the indices and values of a sparse one."""
+    if tensor.layout == torch.strided:
+        return (tensor,)
+    plain = tensor.detach().to_sparse_coo().coalesce()
+    return plain.indices(), plain.values()
+
+
 def listed(tree: Tree) -> int | None:
     """How many samples a batch holds that is made of lists of them; None of one that is made of tensors [B, ...].
 
@@ -143,6 +151,11 @@ def _moved(tree: Tree, device: torch.device) -> Tree:
     return own if found is None else found  # one that forgets to return itself
 
 
+def has_each(tensor: Tensor, held: int) -> bool:
+    """Whether a tensor has one entry for each of so many samples, which can be taken out: of a sparse one none can."""
+    return tensor.layout == torch.strided and tensor.dim() > 0 and len(tensor) == held
+
+
 def by_sample(tree: Tree, held: int, change: Callable[[Any], Any]) -> Tree:
     """A batch of `held` samples with everything changed that has one entry for each: tensors, or lists of samples.
 
@@ -151,7 +164,7 @@ def by_sample(tree: Tree, held: int, change: Callable[[Any], Any]) -> Tree:
     if any(map(movable, leaves(tree))):
         return tree
     if listed(tree) is None:
-        return mapped(tree, lambda tensor: change(tensor) if tensor.dim() and len(tensor) == held else tensor)
+        return mapped(tree, lambda tensor: change(tensor) if has_each(tensor, held) else tensor)
 
     def changed(part: Tree) -> Tree:
         return change(part) if isinstance(part, tuple | list) and len(part) == held else part
@@ -184,11 +197,12 @@ def undivided(tree: Tree, held: int) -> str | None:
     """What of a batch of `held` samples has no entry for each and is no single number, in words; None without any."""
     if listed(tree) is None:
         parts = [leaf for leaf in leaves(tree) if leaf is not None]
-        odd = (p for p in parts if not isinstance(p, Tensor) or (p.dim() and len(p) != held))
+        odd = (p for p in parts if not isinstance(p, Tensor) or (p.dim() and not has_each(p, held)))
     else:
         parts = list(tree.values()) if isinstance(tree, Mapping) else list(tree)
         odd = (p for p in parts if not isinstance(p, tuple | list) or len(p) != held)
     found = next(odd, None)
     if isinstance(found, Tensor):
-        return f"a tensor of shape {tuple(found.shape)}"
+        sparse = "" if found.layout == torch.strided else "sparse "
+        return f"a {sparse}tensor of shape {tuple(found.shape)}"
     return None if found is None else f"a {type(found).__name__}"

@@ -21,6 +21,8 @@ from laptime.own.protocol import Workload as Protocol
 from laptime.own.user_code import place_in, wanted
 from laptime.spec import RunSpec
 from laptime.values.draws import drawn, put_back_drawn
+from laptime.values.hooks import hooked_once
+from laptime.values.judging import set_mode
 from laptime.values.tallies import Unwritten, globals_of, numbers_of, put_back_numbers, untouched
 from laptime.values.trees import mapped, tensors
 from laptime.workloads.base import Batch, Output
@@ -197,13 +199,16 @@ def own_optimizer(user: Protocol | None) -> Callable[..., Optimizer] | None:
     factory = getattr(user, "optimizer", None)
     if factory is None:
         return None
-    by_name = takes_model(user)
+    by_name, begun = takes_model(user), dict[str, Any]()
 
     def make(model: nn.Module, learning_rate: float | Tensor, **options: Any) -> Optimizer:
-        made: Optimizer = factory(model if by_name else list(model.parameters()), learning_rate)
+        put_back_drawn(begun.setdefault("first", drawn()))  # one that draws when it is made does so alike each time
+        given = model if by_name else list(model.parameters())
+        made: Optimizer = hooked_once(model, lambda: factory(given, learning_rate))
         anew = remade(made, **options)
         if anew is not made:  # code of the user's own may have kept it, and reads its rates
             vars(made).update(vars(anew))
+        set_mode(made, "train")
         return made
 
     return make

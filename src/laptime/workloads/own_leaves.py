@@ -23,11 +23,12 @@ def leaves_of(loss: Tensor) -> list[Tensor]:
 
 
 def untrained(model: nn.Module, first: Sequence[Tensor], second: Sequence[Tensor]) -> int:
-    """How many tensors two steps have asked gradients for, the same in both, that are no parameters of the net.
+    """How many tensors two steps have asked gradients for, the same in both, that are not in the net.
 
-    What is made anew in each step is none: inputs, whose gradients an equation asks for.
+    What is made anew in each step is none: inputs, whose gradients an equation asks for. A buffer is in the net, and
+    meant to stay.
     """
-    mine, again = {id(p) for p in model.parameters()}, {id(t) for t in second}
+    mine, again = {id(t) for t in (*model.parameters(), *model.buffers())}, {id(t) for t in second}
     return len({id(t) for t in first if id(t) in again} - mine)
 
 

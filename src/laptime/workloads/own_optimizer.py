@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,9 @@ from laptime.data.own.opened import OwnData
 from laptime.errors import UsageError, shorten
 from laptime.own.protocol import Workload as Protocol
 from laptime.own.user_code import place_in
+from laptime.values.draws import State, have_drawn
+from laptime.values.hooks import has_set_hooks
+from laptime.values.judging import has_modes
 from laptime.workloads.own import probe_optimizer, remade, takes, takes_model
 
 
@@ -62,6 +65,30 @@ def begun_with(made: Optimizer) -> dict[str, str]:
     return dict.fromkeys(("channels-last", "dead-taps", "graph"), told)
 
 
+def apart(made: Optimizer, model: nn.Module, begun: State) -> dict[str, str]:
+    """What has ranks step apart, since each would draw for itself, or hands parts of a gradient to hooks.
+
+    Args:
+        made: behind two steps.
+        model: its net.
+        begun: where the generators of the process were before it was made.
+    """
+    refused = {}
+    if has_set_hooks(model):
+        refused = dict.fromkeys(("dead-taps", "ddp", "flat-reduce"), "its optimizer() sets hooks for whole gradients")
+    if have_drawn(begun):
+        told = f"its {type(made).__name__} draws random numbers, which each rank would draw otherwise"
+        refused |= dict.fromkeys(("ddp", "flat-reduce"), told)
+    return refused
+
+
+def habits(user: Protocol, model: nn.Module, rate: float) -> tuple[Literal["modes", "hooks"], ...]:
+    """What a script must do beside making the user's optimizer: see `OwnSpec.optimizer`."""
+    made = probe_optimizer(user, model, rate)
+    found: list[Literal["modes", "hooks"]] = ["modes"] if has_modes(made) else []
+    return (*found, "hooks") if has_set_hooks(model) else tuple(found)
+
+
 def scattered(made: Optimizer) -> dict[str, str]:
     """What copies all gradients into one tensor, where some of them are sparse."""
     gradients = (p.grad for group in made.param_groups for p in group["params"] if p.grad is not None)
@@ -73,7 +100,8 @@ def scattered(made: Optimizer) -> dict[str, str]:
 def stepped_by_others(made: Any, schedule: object) -> dict[str, str]:
     """What hands an optimizer to torch's schedules or to Lightning's Trainer, where they don't take it.
 
-    Its step is taken once more for this: one that wraps another optimizer may take no closure, or not call it.
+    Its step is taken once more for this: one that wraps another optimizer may take no closure, or not call it, and one
+    that changes gradients in place leaves none behind a trainer's step to be compared.
 
     Args:
         made: the optimizer, or what has a step as one has.
@@ -89,6 +117,7 @@ def stepped_by_others(made: Any, schedule: object) -> dict[str, str]:
         called.append(1)
         return torch.zeros(())
 
+    before = _gradients(made)
     try:
         made.step(closure=closure)
     except Exception as error:  # whatever a user's code raises
@@ -97,7 +126,15 @@ def stepped_by_others(made: Any, schedule: object) -> dict[str, str]:
     else:
         if not called:
             refused["lightning"] = f"the step of its {kind} does not call the closure that Lightning gives it"
+        elif any(not torch.equal(*pair) for pair in zip(before, _gradients(made), strict=True)):
+            refused["lightning"] = f"the step of its {kind} changes gradients, which are compared behind it"
     return refused
+
+
+def _gradients(made: Any) -> list[Tensor]:
+    """Copies of the gradients that an optimizer steps by, but for sparse ones."""
+    held = (p.grad for group in getattr(made, "param_groups", ()) for p in group["params"])
+    return [gradient.detach().clone() for gradient in held if gradient is not None and gradient.layout == torch.strided]
 
 
 def left_out(user: Protocol, model: nn.Module, rate: float) -> str:

@@ -46,6 +46,9 @@ def hooked(file, body, *changes, hook="on_train_epoch_start"):
         ("on_train_epoch_end", "trainer = self.trainer\n        trainer.should_stop = True", ""),
         ("on_train_epoch_end", "figure = plot(self.shown)\n        figure.title, figure.x['lr'] = 'a', 2", ""),
         ("on_train_epoch_end", "self.profiler.step()", ""),
+        ("on_train_epoch_start", "self.optimizers().train()", ""),  # which laptime does itself
+        ("on_validation_epoch_start", "made = self.trainer.optimizers[0]\n        made.eval()", ""),
+        ("on_train_epoch_start", "made, net = self.optimizers(), self.net\n        net.train()", "net.train()"),
         ("on_train_epoch_start", "self.epoch_begun = 1", ""),  # which no step reads
         ("on_train_epoch_end", "self.log('warmth', self.warmth)", ""),
         ("on_save_checkpoint", "self.warmth = 0.5", ""),

@@ -121,9 +121,17 @@ def test_a_list_that_each_step_makes_longer_begins_anew_and_is_not_recorded(file
     assert found.own.refused["graph"].endswith("which changes seen in each step")
 
 
-_GLOBAL = (
-    "\nscale = nn.Parameter(torch.zeros(()))\nteacher = nn.Linear(2, 2).requires_grad_(False)\n\nclass Workload:\n"
-)
+_GLOBAL = """
+scale = nn.Parameter(torch.zeros(()))
+teacher = nn.Linear(2, 2).requires_grad_(False)
+
+def zero_of(net):
+    if not hasattr(net, "zero"):
+        net.register_buffer("zero", torch.zeros(()))
+    return net.zero.requires_grad_()
+
+class Workload:
+"""
 
 
 @pytest.mark.parametrize(
@@ -135,6 +143,7 @@ _GLOBAL = (
         ),
         (_LOSS.replace("scores, y", "teacher(scores), y"), ""),
         (_LOSS.replace("scores, y", "scores + torch.zeros(2, requires_grad=True), y"), ""),  # an input, made anew
+        (_LOSS.replace("F.", "zero_of(model) + F."), ""),  # as VectorQuantize has one
     ],
 )
 def test_a_weight_that_no_optimizer_is_given_is_told(file, loss, told):

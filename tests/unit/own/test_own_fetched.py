@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from tests.own_files import TUPLE, write
+from tests.own_files import TUPLE, own_spec, write
+from tests.plain_loop import run
 
 from laptime.data.own.opened import open_own
 from laptime.errors import RunError
@@ -145,3 +146,36 @@ def test_what_reading_items_changes_in_objects_is_told(file, changed, made, name
 
 def test_what_a_reading_notes_or_keeps_once_is_not_told(file):
     assert noticed(file, "torch.rand(1)") == ""
+
+
+_READY = """
+class Ready(Dataset):
+    def __init__(self, images, labels):
+        self.images, self.labels = images, labels
+
+    def __len__(self):
+        return len(self.images)
+
+    def __getitem__(self, index):
+        return {"x": self.images[index], "y": self.labels[index]}
+
+    def __getitems__(self, indices):
+        return {"x": self.images[indices], "y": self.labels[indices]}
+
+
+class Workload:
+    collate_fn = staticmethod(lambda batch: batch)
+"""
+
+
+@pytest.mark.parametrize("variant", ["cpu-baseline", "cpu-resident", "cpu-baseline+workers:count=1"])
+def test_what_is_read_at_once_may_be_a_batch(file, variant, tmp_path):
+    of_items = _GIVEN.replace("TensorDataset", "Ready")
+    changes = (("\nclass Workload:\n", _READY), (_GIVEN, of_items), ("x, y = batch", 'x, y = batch["x"], batch["y"]'))
+    losses = []
+    for text in (_PLAIN, write(file, _PLAIN, *changes) and file.read_text(encoding="utf-8")):
+        data = inspect(write(file, text))
+        found = run(own_spec(data, variant, learning_rate=0.01, epochs=2), tmp_path / str(len(losses)))
+        assert found.error is None
+        losses.append([e.train_loss for e in found.epochs])
+    assert losses[0] == losses[1]

@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from tests.own_files import TUPLE, write
+from tests.own_files import TUPLE, own_spec, write
+from tests.plain_loop import run
 
 from laptime.errors import LaptimeError
 from laptime.preflight.inspecting import inspect
@@ -128,3 +129,17 @@ def test_padded_items_are_not_kept_though_the_first_is_the_longest(file, lengths
     """All of them as one batch would be padded to the longest of all, which a mean over the length sees."""
     refused = inspect(write(file, TUPLE + PADDED.replace("{lengths}", lengths))).own.refused
     assert reason in refused["resident"] if reason else "resident" not in refused
+
+
+def test_a_tuple_whose_class_refuses_a_length_is_taken_as_it_is(file, tmp_path):
+    """As e3nn's Irrep is, of which its layers hold some."""
+    sort = """
+class Sort(tuple):
+    def __len__(self):
+        raise NotImplementedError
+
+class Workload:
+    sort = (Sort((1, 2)), Sort((3, 4)))
+"""
+    data = inspect(write(file, TUPLE, ("\nclass Workload:\n", sort)))
+    assert run(own_spec(data, warmup_epochs=1), tmp_path / "run").error is None

@@ -167,6 +167,19 @@ def test_what_wraps_an_optimizer_is_left_out_of_what_can_t_take_it(file, base, s
     assert all("its Ahead" in found[name] or "no Ahead" in found[name] for name in refused)
 
 
+def test_gradients_that_a_step_changes_are_not_compared_behind_it(file):
+    kind = (
+        "class Scaled(torch.optim.SGD):\n    def step(self, closure=None):\n        loss = closure and closure()\n"
+        "        for group in self.param_groups:\n            for p in group['params']:\n"
+        "                p.grad.mul_(0.5)\n        super().step()\n        return loss\n\n\n"
+    )
+    made = (f"return torch.optim.{_MADE}", "return Scaled(parameters, lr=lr)")
+    assert "lightning" not in inspect(write(file, DICTIONARY)).own.refused
+    other = file.with_name(f"scaled_{file.name}")
+    refused = inspect(write(other, DICTIONARY, ("class Workload", f"{kind}class Workload"), made)).own.refused
+    assert refused["lightning"] == "the step of its Scaled changes gradients, which are compared behind it"
+
+
 def test_a_fused_kernel_is_not_for_an_optimizer_with_options_that_no_group_holds(file):
     """It would be made anew with their defaults, and be another one."""
     kind = (

@@ -1,8 +1,9 @@
-"""Scripts of workloads with an oddity: buffers that a batch fills or a net computes, a loss without an accuracy."""
+"""Scripts of odd ones: buffers that a batch fills or a net computes, no accuracy, optimizers with modes and hooks."""
 
 import pytest
 from tests.own_files import TUPLE
 from tests.unit.own.test_own_computed_buffers import SPIKING
+from tests.unit.own.test_own_modes import FREE, HOOKED
 from tests.unit.own.test_own_tallies import BY_FIRST
 from tests.unit.script.script_runs import assert_equal, inspected, numbers_of, run_laptime, run_own_scripts
 
@@ -16,7 +17,9 @@ COMPUTED = TUPLE
 for change in SPIKING:
     COMPUTED = COMPUTED.replace(*change)
 BARE = STILL.replace(", (scores.argmax(1) == y).float().mean()", "")
-FILES = {"filled": (FILLED, "Workload"), "computed": (COMPUTED, "Workload"), "bare": (BARE, "Workload")}
+MODES = STILL.replace(*FREE)
+TEXTS = {"filled": FILLED, "computed": COMPUTED, "bare": BARE, "modes": MODES, "hooks": STILL.replace(*HOOKED)}
+FILES = {kind: (text, "Workload") for kind, text in TEXTS.items()}
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,8 @@ from laptime.data.lightning.refused import (
 # Hooks by whose beginning nothing of a training can depend on them.
 _BEHIND = ("on_test", "on_predict", "on_save", "on_load", "on_fit_end", "on_train_end", "on_exception")
 # What freezes, or tells a data set where its training is, whatever it is called on.
-_SETTING = ("freeze", "unfreeze", "requires_grad_", "eval", "train", "set_epoch")
+_MODES = ("eval", "train")
+_SETTING = ("freeze", "unfreeze", "requires_grad_", *_MODES, "set_epoch")
 # What writes weights, or moves on what follows them, of the object's own.
 _WRITING = ("apply", "load_state_dict", "update_parameters", "copy_to", "step")
 # What gives parts of a net or its optimizers.
@@ -173,8 +174,20 @@ def _settings(method: ast.FunctionDef) -> Iterator[str]:
     if any(isinstance(target, ast.Attribute) and target.attr == _FROZEN for target, _ in _assignments(method)):
         yield _FROZEN
     for node in ast.walk(method):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SETTING:
-            yield f"{ast.unparse(node.func)}()"
+        called = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        if called is None or called.attr not in _SETTING:
+            continue
+        if called.attr not in _MODES or not _of_optimizers(called.value, method):  # whose modes laptime sets itself
+            yield f"{ast.unparse(called)}()"
+
+
+def _of_optimizers(node: ast.AST, method: ast.FunctionDef) -> bool:
+    """Whether it is an optimizer of the module's: `self.optimizers()`, or a name that was given to one."""
+    named = [(n.targets, n.value) for n in ast.walk(method) if isinstance(n, ast.Assign)]
+    named += [([n.target], n.iter) for n in ast.walk(method) if isinstance(n, ast.For)]
+    root = _root(node)
+    behind = [value for targets, value in named if root and root in {_root(target) for target in targets}]
+    return any(isinstance(n, ast.Attribute) and n.attr == "optimizers" for v in (node, *behind) for n in ast.walk(v))
 
 
 def _written(method: ast.FunctionDef, read: set[str]) -> Iterator[str]:

@@ -8,7 +8,7 @@ import torch
 
 from laptime.data.own.opened import OwnData
 from laptime.data.own.refused import same, turned
-from laptime.values.trees import Tree, samples, tensors
+from laptime.values.trees import Tree, samples, stored, tensors
 
 
 def digest_of_data(data: OwnData, batch: Tree, again: Tree) -> str:
@@ -21,4 +21,5 @@ def digest_of_data(data: OwnData, batch: Tree, again: Tree) -> str:
 
 
 def _bytes(batch: Tree) -> bytes:
-    return b"".join(t.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for t in tensors(batch))
+    parts = (part.detach() for tensor in tensors(batch) for part in stored(tensor))
+    return b"".join(part.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() for part in parts)

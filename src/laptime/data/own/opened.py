@@ -28,7 +28,7 @@ from laptime.own.user_code import place_in
 from laptime.spec import DataSpec
 from laptime.values.draws import drawn, fetched, put_back_drawn, seed_all
 from laptime.values.tallies import Numbers, globals_of, numbers_of
-from laptime.values.trees import Tree, mapped, samples, sent, tensors
+from laptime.values.trees import Tree, mapped, samples, sent, stored, tensors
 
 _NEEDED = ("data", "model", "loss")
 # An object, a class that makes it, a function that gives the class: more calls than that are a mistake.
@@ -112,7 +112,7 @@ class OwnSplit:
         kept = drawn()
         try:
             few = self.few(0)
-            return len(self) * sum(t.nbytes for t in tensors(few)) // max(1, samples(few))
+            return len(self) * sum(part.nbytes for t in tensors(few) for part in stored(t)) // max(1, samples(few))
         finally:
             put_back_drawn(kept)
 

@@ -12,8 +12,8 @@ from torch.utils.data import default_collate
 
 from laptime.data.decoded import refusal
 from laptime.data.own.opened import OwnSplit
-from laptime.values.draws import State, drawn
-from laptime.values.trees import Tree, by_sample, leaves, listed, mapped, movable, samples, tensors
+from laptime.values.draws import drawn, have_drawn
+from laptime.values.trees import Tree, by_sample, has_each, leaves, listed, mapped, movable, samples, stored, tensors
 
 # What leaves the net that it was given alone and changes, averages or moves a copy.
 _COPYING = ("channels-last", "dead-taps", "products", "ema", "evaluate-on-cpu", "ddp")
@@ -58,8 +58,8 @@ def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
         return {
             "resident": f"its batches hold tensors of a class of their own ({named}), and what is taken out is plain"
         }
-    if not all(t.dim() and len(t) == count for t in tensors(batch)):
-        return {"resident": "not all tensors of its batches are [B, ...]"}
+    if not all(has_each(t, count) for t in tensors(batch)):
+        return {"resident": "not all tensors of its batches are [B, ...], from which samples can be taken"}
     again = turned(again, count)
     if _shapes_of(again) != _shapes_of(batch):
         return {"resident": "its items differ in shape from one reading to the next"}
@@ -119,13 +119,7 @@ def _draws(split: OwnSplit) -> bool:
         split.dataset[0]
     except Exception:  # whatever a user's code raises, sometimes
         return True
-    return any(not torch.equal(*pair) for pair in zip(_moving(before), _moving(drawn()), strict=True))
-
-
-def _moving(state: State) -> list[Tensor]:
-    """Where the process's generators are, as tensors."""
-    numbers = state["numpy"]
-    return [state["cpu"], torch.tensor(state["python"][1]), numbers["keys"], torch.tensor(numbers["place"])]
+    return have_drawn(before)
 
 
 def _same_again(split: OwnSplit, batch: Tree) -> bool:
@@ -292,4 +286,7 @@ def same(a: Tree, b: Tree) -> bool:
 
 def _equal(x: Tensor, y: Tensor) -> bool:
     """Whether two tensors hold the same values; what is missing (nan) in both is the same."""
-    return torch.equal(x, y) or bool(((x == y) | (x.isnan() & y.isnan())).all())
+    pairs = list(zip(stored(x), stored(y), strict=False))
+    if x.layout != y.layout or any(a.shape != b.shape for a, b in pairs):
+        return False
+    return all(torch.equal(a, b) or bool(((a == b) | (a.isnan() & b.isnan())).all()) for a, b in pairs)
