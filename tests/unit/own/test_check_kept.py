@@ -81,6 +81,7 @@ class _Slots:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:FutureWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # as torch 2.13 has it
 def test_containers_nets_and_objects_have_the_very_parts_that_they_had():
     net, shown = nn.Linear(2, 2), torch.ones(1).expand(3)
     owner = SimpleNamespace(
