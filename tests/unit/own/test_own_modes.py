@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from tests.own_files import TUPLE, own_spec, write
-from tests.plain_loop import run
+from tests.plain_loop import by_hand, run
 
 from laptime.optimizations.base import permutation
 from laptime.preflight.inspecting import inspect
@@ -113,21 +113,7 @@ def test_hooks_that_an_optimizer_sets_are_set_once(file, variant, tmp_path):
 
 
 def _assert_as_by_hand(data, file, variant, tmp_path):
-    sys.modules.pop(file.stem, None)
-    user: Any = __import__(file.stem).Workload()
-    train, _ = user.data()
-    seed_all(0)
-    net = user.model()
-    optimizer, losses = user.optimizer(net, 0.1), []
-    for epoch in range(2):
-        total = 0.0
-        for chosen in permutation(64, 0, epoch).split(16):
-            loss, _ = user.loss(net, train[chosen])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            total += loss.item() / 4
-        losses.append(total)
+    losses = by_hand(file, 2, by_name=True)
     found = run(own_spec(data, variant, learning_rate=0.1, epochs=2, warmup_epochs=1), tmp_path / "run")
     assert found.error is None
     assert [e.train_loss for e in found.epochs] == pytest.approx(losses, rel=1e-6)

@@ -32,6 +32,7 @@ _NET = ("    def loss(self", "    def model(self):\n        return Net()\n\n    
 
 
 @pytest.mark.filterwarnings("ignore:Sparse CSR")
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks")  # once a process, so in whichever case is its first
 @pytest.mark.parametrize("made", ["to_sparse", "to_sparse_csr"])
 @pytest.mark.parametrize("variant", ["cpu-baseline", "cpu-baseline+workers:count=1", "cpu-baseline+fused-optimizer"])
 def test_they_train_as_by_hand(file, made, variant, tmp_path):
