@@ -55,15 +55,16 @@ class Sides:
         return [p[r] for r in self.rounds], [q[r] for r in self.rounds]
 
     @property
-    def are_one_training(self) -> bool:
-        """Whether both sides of each round went through the same losses in all epochs, as rounding alone leaves them.
+    def trained_apart(self) -> int:
+        """Rounds in which the sides are two trainings, which may differ by chance; all of them where losses are unknown.
 
-        They are then no two trainings that may differ by chance, but one that was done twice.
+        Where both went through the same losses in all epochs, as rounding alone leaves them, one was done twice.
         """
+        n = min(map(len, self.values))
         if not (self.rounds and self.baseline.paths and self.contender.paths):
-            return False
+            return n
         p, q = (dict(zip(s.rounds, s.paths, strict=True)) for s in (self.baseline, self.contender))
-        return all(len(p[r]) == len(q[r]) and all(map(_alike, p[r], q[r])) for r in self.rounds)
+        return sum(len(p[r]) != len(q[r]) or not all(map(_alike, p[r], q[r])) for r in self.rounds)
 
 
 def _alike(one: float, other: float) -> bool:
@@ -79,21 +80,21 @@ def difference(baseline: Scores, contender: Scores, test_count: int) -> tuple[fl
     training; what the choice of samples adds cancels, for all variants are scored on the same ones), so the
     two are not added: the binomial one is a floor for trainings that happen to agree. With one round it is the
     only one. Without common rounds both samples count by themselves. Of a loss all of it is in percent of the
-    baseline's mean, less is more, and the floor is what two seeds differ by. Of one training that was done twice the
-    difference is rounding, and the interval no wider than that.
+    baseline's mean, less is more, and the floor is what two seeds differ by. A round in which one training was done
+    twice adds rounding to the mean, and nothing to the floor; where all are, the interval is no wider than that.
     """
     sides = Sides(baseline, contender)
     p, q = _gains(baseline, *sides.values)
-    n = min(len(p), len(q))
+    n, apart = min(len(p), len(q)), sides.trained_apart
     diff = (fmean(q) - fmean(p)) * 100
     if test_count < 1:
         return diff, None
-    if sides.are_one_training:
+    if not apart:
         return diff, abs(diff)
     if baseline.is_loss:
-        floor = LOSS_NOISE / 100 / math.sqrt(n)
+        floor = LOSS_NOISE / 100 * math.sqrt(apart) / n
     else:
-        binomial = math.sqrt((spread(fmean(p)) + spread(fmean(q))) / (test_count * n))
+        binomial = math.sqrt((spread(fmean(p)) + spread(fmean(q))) * apart / test_count) / n
         floor = NormalDist().inv_cdf(0.5 + CONFIDENCE / 2) * binomial
     return diff, max(floor, _scatter(p, q, bool(sides.rounds))) * 100
 

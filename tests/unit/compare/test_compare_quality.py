@@ -167,6 +167,45 @@ def test_one_training_that_is_done_twice_is_kept_on_few_samples_too(contender: S
     assert judge(walked(0.75, 0.9, 0.7, 0.5, 0.6), contender, few).verdict == verdict
 
 
+def parted(values: tuple[float, ...], apart: int = 0, is_loss: bool = False) -> Scores:
+    """Rounds with their losses, of which as many as told, the last ones, went another way than they do by default."""
+    n = len(values)
+    ways = [(0.9, 0.5 + (0.01 if i >= n - apart else 0.0)) for i in range(n)]
+    return Scores(tuple(range(n)), values, is_loss, tuple(ways))
+
+
+def test_rounds_that_are_one_training_done_twice_add_nothing_to_the_floor() -> None:
+    """Six rounds on 1,000 samples of which one differs, by one sample: beside all six apart a sixth of the variance."""
+    values = (0.876, 0.865, 0.872, 0.871, 0.866, 0.872)
+    other, few = parted((*values[:-1], 0.873), apart=1), Rules(0.55, real_data=True, test_count=1000)
+    diff, half = difference(parted(values), other, 1000)
+    _, whole = difference(parted(values), rounds(*other.values), 1000)
+    assert diff == pytest.approx(0.1 / 6)
+    assert half == pytest.approx((whole or 0) / math.sqrt(6))
+    assert judge(parted(values), other, few).verdict == "kept"
+    assert judge(parted(values), rounds(*other.values), few).verdict == "unclear"
+    _, half = difference(parted((2.0, 2.0), is_loss=True), parted((2.0, 2.0), 1, is_loss=True), 1000)
+    assert half == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("n", [2, 3, 6])
+@pytest.mark.parametrize("scatter", [1.0, 3.0])
+def test_the_interval_holds_nothing_where_a_third_of_the_rounds_part(n: int, scatter: float) -> None:
+    """Rounding parts some trainings and leaves others as they are; on average nothing is lost."""
+    draw = random.Random(f"{n} {scatter}")
+    size, cases = scatter * math.sqrt(0.44 * 0.56 / 1000), 1500
+
+    def case() -> bool:
+        base = [draw.gauss(0.44, size) for _ in range(n)]
+        apart = sum(draw.random() < 1 / 3 for _ in range(n))
+        own = [draw.gauss(0.44, size) if i >= n - apart else value for i, value in enumerate(base)]
+        diff, half = difference(parted(tuple(base)), parted(tuple(own), apart), 1000)
+        assert half is not None
+        return abs(diff) <= half
+
+    assert sum(case() for _ in range(cases)) / cases > 0.94
+
+
 def test_the_losses_of_a_process_stand_beside_its_score() -> None:
     found = record("a", 10, 0.66)
     epochs = [e.model_copy(update={"train_loss": 1.0 + e.index}) for e in found.epochs]
