@@ -12,7 +12,14 @@ from laptime.data.choices import place_called
 from laptime.devices import choose_device
 from laptime.durations import in_time
 from laptime.ladder import LadderRequest, check_plan, settled_preset
-from laptime.ladder.counted import MOST_EPOCHS, WORTH_S, are_open
+from laptime.ladder.counted import (
+    MOST_EPOCHS,
+    ROUNDS_MORE,
+    SHORT_TURN_S,
+    WORTH_S,
+    epochs_are_open,
+    rounds_are_open,
+)
 from laptime.ladder.data import look_at_data
 from laptime.ladder.estimate import Expected, expected
 from laptime.ladder.pairs import FEWEST_ROUNDS, MOST_CONFIRMED, PAIRS
@@ -85,10 +92,16 @@ def _uncounted(request: LadderRequest, device: str, several: bool) -> Iterator[s
             f"Not counted: {PAIRS} pairs for each variant that a headline names (up to {MOST_CONFIRMED}), where the "
             "rounds leave open whether it is faster."
         )
-    if is_own(request.workload) and are_open(request):
+    if is_own(request.workload) and epochs_are_open(request):
         yield (
             f"Where {settled_preset(request).epochs} epochs and their evaluations take less than {WORTH_S:g} s, each "
             f"process counts up to {MOST_EPOCHS} (--epochs decides)."
+        )
+    usual = settled_preset(request).repeats
+    if is_own(request.workload) and rounds_are_open(request) and usual > 1:
+        yield (
+            f"Where the baseline's first process takes at most {SHORT_TURN_S:g} s, there are {ROUNDS_MORE * usual} "
+            f"rounds in place of {usual} (--repeats decides)."
         )
     if request.verifies:
         most = MOST if request.verify_most is None else request.verify_most

@@ -56,7 +56,7 @@ class Sides:
 
     @property
     def trained_apart(self) -> int:
-        """Rounds in which the sides are two trainings, which may differ by chance; all of them where losses are unknown.
+        """Rounds in which the sides are two trainings, which may differ by chance; all where losses are unknown.
 
         Where both went through the same losses in all epochs, as rounding alone leaves them, one was done twice.
         """

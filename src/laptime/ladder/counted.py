@@ -1,4 +1,4 @@
-"""How many epochs a process counts: short ones scatter more, and cost little beside the start of their process."""
+"""How many epochs a process counts, and how many rounds a ladder runs: short ones scatter more, and cost little."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ MOST_EPOCHS = 12
 # The baseline's process is run again only for more than so many times as many epochs: where those asked for take less.
 _WORTH_IT = 2
 WORTH_S = _TRAINS_S / _WORTH_IT
+# Where the baseline's first turn, which profiles too, takes no longer, there are so many times as many rounds.
+SHORT_TURN_S = 5.0
+ROUNDS_MORE = 2
 
 
 def epochs_of(record: RunRecord) -> int:
@@ -36,7 +39,7 @@ def short(ladder: Ladder) -> int:
     return _more(SHORT, ladder.runs[0]) if ladder.runs else SHORT
 
 
-def are_open(request: LadderRequest) -> bool:
+def epochs_are_open(request: LadderRequest) -> bool:
     """Whether the baseline's first process decides how many epochs count: nobody has asked for a number.
 
     A search compares by pairs, which count as many as they need, and its budget has other uses.
@@ -44,23 +47,52 @@ def are_open(request: LadderRequest) -> bool:
     return request.epochs is None and request.budget is None
 
 
+def rounds_are_open(request: LadderRequest) -> bool:
+    """Whether the baseline's first turn decides how many rounds there are."""
+    return request.repeats is None and request.budget is None
+
+
+def are_open(request: LadderRequest) -> bool:
+    """Whether something is that the ladder's own run in the store tells as a param."""
+    return epochs_are_open(request) or rounds_are_open(request)
+
+
 def settle(ladder: Ladder) -> bool:
-    """Settles how many epochs the ladder's processes count, once the baseline's first one has ended.
+    """Settles how many epochs and rounds the ladder counts, once the baseline's first turn has ended.
 
     Returns:
-        Whether they are more than it counted, so that it is to be run again.
+        Whether epochs are more than it counted, so that it is to be run again.
     """
     if not are_open(ladder.request):
         return False
-    asked, (first,) = ladder.preset.epochs, ladder.runs
-    enough = _more(asked, first)
-    if enough > asked:
-        ladder.preset = replace(ladder.preset, epochs=enough)
-        ladder.record = ladder.record.model_copy(update={"epochs": enough})
-        ladder.say(f"An epoch is short, so that each process counts {enough} in place of {asked} (--epochs N decides).")
+    if rounds_are_open(ladder.request):
+        _settle_rounds(ladder)
+    again = epochs_are_open(ladder.request) and _settle_epochs(ladder)
     if ladder.journal is not None:  # params that were open at the start
         ladder_started(ladder.journal, ladder.record, ladder.folder)
-    return enough > asked
+    return again
+
+
+def _settle_rounds(ladder: Ladder) -> None:
+    """Processes of one variant differ by several percent, which more epochs of each do not show."""
+    usual, (first,) = ladder.preset.repeats, ladder.runs
+    if usual == 1 or first.status != "done" or ladder.record.turns_s[0] > SHORT_TURN_S:
+        return
+    rounds = ROUNDS_MORE * usual
+    ladder.preset = replace(ladder.preset, repeats=rounds)
+    ladder.record = ladder.record.model_copy(update={"repeats": rounds})
+    ladder.say(f"A process is short, so that there are {rounds} rounds in place of {usual} (--repeats N decides).")
+
+
+def _settle_epochs(ladder: Ladder) -> bool:
+    asked, (first,) = ladder.preset.epochs, ladder.runs
+    enough = _more(asked, first)
+    if enough == asked:
+        return False
+    ladder.preset = replace(ladder.preset, epochs=enough)
+    ladder.record = ladder.record.model_copy(update={"epochs": enough})
+    ladder.say(f"An epoch is short, so that each process counts {enough} in place of {asked} (--epochs N decides).")
+    return True
 
 
 def _more(usual: int, record: RunRecord) -> int:

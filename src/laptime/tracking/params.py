@@ -9,13 +9,13 @@ from laptime.spec import DataSpec, RunSpec
 
 
 def ladder_params(ladder: LadderRecord, settled: bool = True) -> dict[str, object]:
-    """Of a ladder's run; without its count of epochs where that is not settled yet."""
+    """Of a ladder's run; without its counts of epochs and rounds where they are not settled yet."""
     return {
         "workload": ladder.workload,
         "preset": ladder.preset,
         "device": ladder.device,
         "epochs": ladder.epochs if settled else None,
-        "repeats": ladder.repeats,
+        "repeats": ladder.repeats if settled else None,
         "limit_train": ladder.limit_train,
         "limit_test": ladder.limit_test,
         "seed": ladder.seed,

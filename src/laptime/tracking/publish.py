@@ -57,7 +57,7 @@ def ladder_started(tracker: Tracker, ladder: LadderRecord, folder: Path | None =
         tracker: where to.
         ladder: the ladder.
         folder: where it stands.
-        settled: whether its count of epochs is; a param stays as it was set first, so else it waits for one more call.
+        settled: whether its counts of epochs and rounds are; a param stays as it was set first, so else both wait.
     """
     tags = {
         "laptime.kind": "ladder",

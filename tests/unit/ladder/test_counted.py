@@ -1,4 +1,4 @@
-"""How many epochs the processes of a ladder count: more where they are short and nobody asked for a number."""
+"""How many epochs and rounds a ladder counts: more where they are short and nobody asked for a number."""
 
 from __future__ import annotations
 
@@ -110,6 +110,69 @@ def test_a_ladder_of_short_epochs_that_is_cut_off_goes_on_to_the_same_end(tmp_pa
         assert len(list((after.folder / "trials").glob(f"{BASELINE}-retracted-*"))) == 1
 
 
+def lasting(ladder, seconds):
+    """A ladder whose turns take so long by its clock."""
+    ladder.clock = itertools.count(0.0, seconds).__next__
+    return ladder
+
+
+def test_short_processes_make_twice_as_many_rounds(tmp_path, monkeypatch):
+    ladder = lasting(make_ladder(tmp_path, monkeypatch, taking(9.0), repeats=None), 4.0)
+    said = []
+    ladder.say = said.append
+    told = through(ladder)
+    assert told[:2] == [BASELINE + ", round 1 of 3", "cpu-decoded, round 1 of 6"]
+    assert said == ["A process is short, so that there are 6 rounds in place of 3 (--repeats N decides)."]
+    assert [r.spec.repeat for r in ladder.runs if r.spec.variant == "cpu-optimized"] == list(range(6))
+    assert read_ladder(ladder.folder / "ladder.json").repeats == 6
+
+
+@pytest.mark.parametrize(
+    ("turn_s", "options", "rounds"),
+    [
+        (6.0, {"repeats": None}, 3),
+        (4.0, {"repeats": 2}, 2),
+        (4.0, {"repeats": None, "budget": 600.0}, 3),
+    ],
+)
+def test_other_ladders_have_the_rounds_of_their_preset_or_what_was_asked_for(
+    tmp_path, monkeypatch, turn_s, options, rounds
+):
+    ladder = lasting(make_ladder(tmp_path, monkeypatch, taking(9.0), **options), turn_s)
+    through(ladder)
+    assert sum(r.spec.variant == BASELINE for r in ladder.runs) == rounds
+
+
+def test_a_baseline_that_fails_adds_no_rounds(tmp_path, monkeypatch):
+    ladder = make_ladder(tmp_path, monkeypatch, taking(9.0), status_of=lambda _: "failed", repeats=None)
+    assert through(lasting(ladder, 4.0)) == [BASELINE + ", round 1 of 3"]
+    assert ladder.preset.repeats == 3
+
+
+def test_a_ladder_with_more_rounds_that_is_cut_off_has_as_many_when_it_goes_on(tmp_path, monkeypatch):
+    """What its first turn took stands in its record, whatever taking it from there takes."""
+    whole = lasting(make_ladder(tmp_path / "whole", monkeypatch, taking(0.05), epochs=None, repeats=None), 4.0)
+    told = through(whole)
+    for cut in (1, 2, len(told) - 1):
+        before = lasting(make_ladder(tmp_path / str(cut), monkeypatch, taking(0.05), epochs=None, repeats=None), 4.0)
+        for turn in itertools.islice(before.turns(), cut):
+            before.run(turn, Hooks())
+        before.journal.close()
+        turns = read_ladder(before.folder / "ladder.json").turns
+        after = make_ladder(tmp_path / str(cut), monkeypatch, taking(0.05), before=turns, epochs=None, repeats=None)
+        after.record = after.record.model_copy(update={"turns_s": before.record.turns_s})
+        assert through(lasting(after, 60.0)) == told
+        assert [r.spec.digest() for r in after.runs] == [r.spec.digest() for r in whole.runs]
+
+
+@pytest.mark.parametrize(("turn_s", "rounds"), [(4.0, "6"), (6.0, "3")])
+def test_the_run_in_the_store_has_the_rounds_that_were_settled(tmp_path, monkeypatch, turn_s, rounds):
+    ladder = lasting(make_ladder(tmp_path, monkeypatch, taking(9.0), repeats=None), turn_s)
+    ladder.record = ladder.record.model_copy(update={"repeats": 3})
+    through(ladder)
+    assert [params.get("repeats") for params in started(ladder)] == [None, rounds]
+
+
 @pytest.mark.parametrize(("seconds", "count"), [(0.05, "12"), (100.0, "3")])
 def test_the_run_in_the_store_has_the_count_that_was_settled(tmp_path, monkeypatch, seconds, count):
     ladder = make_ladder(tmp_path, monkeypatch, taking(seconds), epochs=None)
@@ -132,3 +195,6 @@ def test_a_plan_of_a_training_of_one_s_own_says_that_more_may_count(tmp_path):
     assert f"Where 2 epochs and their evaluations take less than 2 s, {more}" in planned(mine)
     assert more not in planned(mine, "--epochs", "2")
     assert more not in planned("cifar")
+    rounds = "process takes at most 5 s, there are 6 rounds in place of 3 (--repeats decides)"
+    assert rounds in planned(mine, "--epochs", "2")
+    assert rounds not in planned(mine, "--repeats", "3")
