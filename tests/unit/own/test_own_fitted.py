@@ -76,3 +76,29 @@ def test_a_net_whose_named_parameters_takes_fewer_arguments_is_described(file, t
     found = run(own_spec(inspect(write(file, TUPLE, ("\nclass Workload:\n", _NAMED), net))), tmp_path / "run")
     assert found.error is None
     assert not any("was not described" in note for note in found.notes)
+
+
+_STORED = """
+STORE = {}
+
+
+class Stored(nn.Linear):
+    def forward(self, x):
+        weight = STORE.setdefault("weight", self.weight)
+        if weight is not self.weight:
+            self.weight = weight
+        return super().forward(x.flatten(1))
+
+
+class Workload:
+"""
+_CLEARED = (f"return {_SEQUENTIAL}", "STORE.clear()\n        return Stored(192, 2)")
+
+
+@pytest.mark.parametrize("variant", ["cpu-baseline", "cpu-baseline+resident", "cpu-baseline+fused-optimizer"])
+def test_weights_that_a_library_knows_by_name_are_those_of_the_net_that_trains(file, variant, tmp_path):
+    """As pyro keeps them for the process: model() clears its store, and no net is made behind the one that trains."""
+    data = inspect(write(file, TUPLE, ("\nclass Workload:\n", _STORED), _CLEARED, _STEPPED))
+    found = run(own_spec(data, variant, learning_rate=0.1, epochs=2, warmup_epochs=1), tmp_path / "run")
+    assert found.error is None
+    assert [e.train_loss for e in found.epochs] == pytest.approx(by_hand(file, 2), rel=1e-6)
