@@ -165,10 +165,11 @@ def _same(one: Any, was: Any) -> bool:
 
 def _replaced(one: Any, was: Any) -> bool:
     """Whether a container has another tensor, or another container of some, where it had one."""
+    pairs: Iterable[tuple[object, object]] = ()
     if isinstance(was, dict):
         pairs = ((value, dict.get(one, name)) for name, value in was.items())
-    else:
-        pairs = zip(was, one, strict=True) if len(one) == len(was) and not isinstance(was, set) else iter(())
+    elif not isinstance(was, set) and len(one) == len(was):
+        pairs = zip(was, one, strict=True)
     return any(now is not value and _holds_tensors(value) and _holds_tensors(now) for value, now in pairs)
 
 
