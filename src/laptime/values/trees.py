@@ -50,10 +50,12 @@ def mapped(tree: Tree, change: Callable[[Tensor], Tensor], above: tuple[int, ...
 
 
 def sized(tree: Tree) -> bool:
-    """Whether it refuses tensors that are not of its `batch_size`: tensordict's dictionaries and classes."""
-    return (isinstance(tree, Mapping) or is_dataclass(tree)) and isinstance(
-        getattr(tree, "batch_size", None), torch.Size
-    )
+    """Whether it refuses tensors that are not of its `batch_size`: tensordict's dictionaries and classes.
+
+    Its class is asked first, since dictionaries that give their entries as attributes may raise anything.
+    """
+    known = (isinstance(tree, Mapping) or is_dataclass(tree)) and hasattr(type(tree), "batch_size")
+    return known and isinstance(tree.batch_size, torch.Size)
 
 
 def _filled(tree: Tree, parts: dict[Any, Tree]) -> Tree:
