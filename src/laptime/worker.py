@@ -145,8 +145,8 @@ def _train(spec: RunSpec, folder: Path, facts: Facts, progress: ProgressFile) ->
     facts.own = data if isinstance(data, OwnData) else None
     facts.cautions = cautions_of_others(find_device(spec.device, world), world)  # before any tensor of ours is there
     found = _resumed(facts)
+    facts.flops = _flops(spec, data)  # before the net that trains: a library that knows weights by names has the last
     recipe = facts.recipe = make_recipe(spec, data, facts.optimizations, world)
-    facts.flops = _flops(spec, data)
     if world.first:
         _write_artifacts(recipe, data, folder)
     marks = StepMarks()

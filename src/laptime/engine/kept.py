@@ -104,6 +104,11 @@ class Kept:
         same = same and all(_same(_known(names), was) for names, was in self._globals)
         return not same or bool(self.lost()) or any(_differs(*pair) for pair in self._copies)
 
+    def written(self) -> bool:
+        """Whether tensors hold other values there, or attributes and entries other tensors, as far as copies tell."""
+        pairs = [*self._containers, *self._globals]
+        return any(_differs(*pair) for pair in self._copies) or any(_replaced(*pair) for pair in pairs)
+
     def lost(self) -> tuple[str, ...]:
         """Attributes that were too large for a copy and have been written to, as far as their versions tell."""
         found = (name for name, large in self._large if any(t._version != was for t, was in large))
@@ -147,18 +152,34 @@ def _set_globals(names: dict[str, Any], was: dict[str, Any]) -> None:
 
 
 def _like(one: Any) -> Any:
-    """The same parts in a plain container, whatever class of the user's it is."""
+    """The same parts in a plain container, whatever class of the user's it is, of which no method is asked."""
     kind: Any = next(kind for kind in _CONTAINERS if isinstance(one, kind))
-    return kind(one)
+    return dict(dict.items(one)) if kind is dict else kind(one)
 
 
 def _same(one: Any, was: Any) -> bool:
     """Whether a container has the very parts that it had."""
-    return len(one) == len(was) and all(map(is_, _flat(one), _flat(was)))
+    count = dict.__len__(one) if isinstance(one, dict) else len(one)
+    return count == len(was) and all(map(is_, _flat(one), _flat(was)))
+
+
+def _replaced(one: Any, was: Any) -> bool:
+    """Whether a container has another tensor, or another container of some, where it had one."""
+    pairs: Iterable[tuple[object, object]] = ()
+    if isinstance(was, dict):
+        pairs = ((value, dict.get(one, name)) for name, value in was.items())
+    elif not isinstance(was, set) and len(one) == len(was):
+        pairs = zip(was, one, strict=True)
+    return any(now is not value and _holds_tensors(value) and _holds_tensors(now) for value, now in pairs)
+
+
+def _holds_tensors(one: object) -> bool:
+    parts = dict.values(one) if isinstance(one, dict) else one if isinstance(one, list | tuple) else [one]
+    return any(isinstance(part, Tensor) for part in parts)
 
 
 def _flat(one: Any) -> Iterable[object]:
-    return (part for pair in one.items() for part in pair) if isinstance(one, dict) else one
+    return (part for pair in dict.items(one) for part in pair) if isinstance(one, dict) else one
 
 
 def _refill(one: Any, was: Any) -> None:

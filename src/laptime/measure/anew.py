@@ -27,9 +27,10 @@ _LOOKED_AT, _NAMED = 2, ("first", "second")
 class Anew:
     """What a user's code keeps beside weights and plain values, from the first step of the warm-up on.
 
-    Queues, teachers and memories are put back where the losses of the first batches are others with them, and only
-    there: with what was computed once they are the same. What an optimizer keeps, in a global say, the second batch's
-    tells, for which a step is taken; where the warm-up has moved nothing that is known here, the first one's must do.
+    Queues, teachers and memories are put back where the losses of the first batches are others with them: with what was
+    computed once they are the same. What an optimizer keeps, in a global say, the second batch's tells, for which a
+    step is taken; where the warm-up has moved nothing that is known here, the first one's must do. Tensors that were
+    written to are put back all the same where these losses stay: an average of the weights no loss of training shows.
 
     Args:
         parts: the run's.
@@ -65,8 +66,10 @@ class Anew:
         deep = self.kept.moved() or is_users(type(self.parts.optimizer))
         if not any(self.recipe.world.gathered(float(deep))):
             del self.losses[1:]
+        written = any(self.recipe.world.gathered(float(self.kept.written())))
         later = self._again()
-        if self._alike(later):
+        alike = self._alike(later)
+        if alike and not written:
             return told
         by_now = self._now()
         self.kept.back()
@@ -74,6 +77,8 @@ class Anew:
             self.kept.back()
             return told
         by_now.back()
+        if alike:
+            return told
         step = next(i for i, pair in enumerate(zip(self.losses, later, strict=False)) if not self._same(*pair))
         return (
             *told,

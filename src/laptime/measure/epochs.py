@@ -15,7 +15,7 @@ from laptime.data.own.opened import OwnData
 from laptime.engine.evaluate import evaluate, totals
 from laptime.engine.kept import Kept
 from laptime.engine.loop import drive
-from laptime.engine.reset import reset, snapshot
+from laptime.engine.reset import copy_known, reset, snapshot, tensors
 from laptime.errors import RunError
 from laptime.measure.anew import Anew, WarmUp
 from laptime.measure.breakdown import Ending, break_down, middle_step_ms
@@ -32,6 +32,7 @@ from laptime.optimizations.data import settle
 from laptime.optimizations.samples import read
 from laptime.records import EpochRecord
 from laptime.values.draws import draw_apart
+from laptime.values.strides import out_of_order
 from laptime.values.trees import cut, undivided
 from laptime.workloads.base import Batch, Counts
 
@@ -71,6 +72,8 @@ class Session:
         saved = snapshot(self.parts)
         if looks:
             self.before = self._quality()
+            with torch.no_grad():  # a flow fits itself to the first batch that it meets
+                copy_known(tensors(self.parts), saved)
         begin, anew = time.perf_counter(), Anew(self.parts, self.recipe, saved)
         if plan.warmup_epochs:
             self._meet_evaluation()
@@ -86,6 +89,8 @@ class Session:
             settle(self.parts.loader)  # the first counted epoch would wait for its workers' leftovers
         self.wait()
         seconds = time.perf_counter() - begin
+        if self.recipe.optimizer_options.get("fused") and (odd := out_of_order(self.parts.optimizer)):
+            raise RunError(f"{odd}, or leave fused-optimizer out.")
         self.told = anew.settled()
         reset(self.parts, self.recipe, saved)
         gc.collect()  # what the set-up has made: the collector would go through it in one of the first epochs

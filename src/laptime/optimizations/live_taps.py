@@ -110,7 +110,8 @@ def in_words(size: Size) -> str:
 
 def several_names(model: nn.Module) -> set[int]:
     """Ids of the parameters that a net has under several names: tied ones, those of a module held twice."""
-    held = Counter(id(p) for _, p in model.named_parameters(remove_duplicate=False))
+    # By torch's own method: torchrl's losses have one that takes no such argument.
+    held = Counter(id(p) for _, p in nn.Module.named_parameters(model, remove_duplicate=False))
     return {key for key, names in held.items() if names > 1}
 
 

@@ -61,7 +61,8 @@ class Place:
         if isinstance(owner, CellType):
             found = {self.name: owner.cell_contents} if _is_filled(owner) else {}
         else:
-            found = owner if isinstance(owner, dict) else held_by(owner)
+            # A dictionary's plain method: one of a library's own may load what it holds only when it is asked.
+            found = dict(dict.items(owner)) if isinstance(owner, dict) else held_by(owner)
         return {name: value for name, value in found.items() if self.flags or not isinstance(value, bool)}
 
     def moved(self) -> bool:

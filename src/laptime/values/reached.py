@@ -38,7 +38,7 @@ def reached(root: object, seen: dict[int, object]) -> Iterator[object]:
 
 def _parts(one: object) -> Iterable[object]:
     if isinstance(one, dict):
-        return one.values()
+        return dict.values(one)  # a class of its own may load them only when it is asked
     if isinstance(one, list | tuple | set | frozenset | deque):
         return one
     if isinstance(one, torch.jit.ScriptModule):

@@ -225,7 +225,8 @@ def untouched(owner: Any) -> Iterator[None]:
     counts = counting(_named_values([owner]), is_users, [owner], flags=True)
     moving = [(one, one.held()) for one in counts if isinstance(one, Moving)]
     places += [one.owner if isinstance(one, Place) else vars(one) for one in counts]
-    placed = [(place, dict(place)) for place in places if isinstance(place, dict)]  # torch.jit has others
+    # torch.jit has others; by plain methods, see `Place.held`.
+    placed = [(place, dict(dict.items(place))) for place in places if isinstance(place, dict)]
     own.update({name: _copied(value) for name, value in kept.items() if isinstance(value, list | dict | set | deque)})
     try:
         yield
@@ -234,9 +235,10 @@ def untouched(owner: Any) -> Iterator[None]:
             del own[name]
         own.update(kept)
         for place, before in placed:
-            for name in place.keys() - before.keys():
+            for name in dict.keys(place) - before.keys():
                 del place[name]
-            other = {name: value for name, value in before.items() if name not in place or place[name] is not value}
+            now = dict(dict.items(place))
+            other = {name: value for name, value in before.items() if name not in now or now[name] is not value}
             if other:  # one that refuses to be written to has not been
                 place.update(other)
         for one, values in moving:

@@ -1,7 +1,8 @@
 """Batches as users nest them: tensors in tuples, lists, dictionaries and dataclasses, to any depth.
 
 An object of another class that has `to(device)`, as batches of graphs and of texts have, is moved by that, and what its
-attributes hold is seen but never cut, since what else it keeps of its samples is not known.
+attributes hold is seen but never cut, since what else it keeps of its samples is not known. Dictionaries and
+dataclasses that hold all their tensors to one `batch_size`, as tensordict's do, get the one of what they come to hold.
 
 What is none of these (a text, a number) is left as it is. torch.utils._pytree does the same, but is private and does
 not know the dictionary-like classes of tokenizers.
@@ -29,10 +30,9 @@ def mapped(tree: Tree, change: Callable[[Tensor], Tensor], above: tuple[int, ...
     """The same nesting with every tensor changed; `above` are objects around it, which their parts may hold."""
     if isinstance(tree, Tensor):
         return change(tree)
-    if isinstance(tree, Mapping):
-        changed = copy.copy(tree)  # keeps the class, whatever its constructor takes
-        changed.update({k: mapped(v, change, above) for k, v in changed.items()})  # type: ignore[attr-defined]
-        return changed
+    if isinstance(tree, Mapping) or sized(tree):
+        parts = tree if isinstance(tree, Mapping) else held(tree)
+        return _filled(tree, {name: mapped(value, change, above) for name, value in parts.items()})
     if isinstance(tree, PackedSequence):  # of which the numbers that say how it is packed stay on the CPU
         return PackedSequence(change(tree.data), tree.batch_sizes, *(t if t is None else change(t) for t in tree[2:]))
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
@@ -46,6 +46,33 @@ def mapped(tree: Tree, change: Callable[[Tensor], Tensor], above: tuple[int, ...
     within = (*above, id(tree), id(fresh))
     for name, value in {**held(fresh), **kept(fresh)}.items():
         object.__setattr__(fresh, name, mapped(value, change, within))  # it may be frozen
+    return fresh
+
+
+def sized(tree: Tree) -> bool:
+    """Whether it refuses tensors that are not of its `batch_size`: tensordict's dictionaries and classes.
+
+    Its class is asked first, since dictionaries that give their entries as attributes may raise anything.
+    """
+    known = (isinstance(tree, Mapping) or is_dataclass(tree)) and hasattr(type(tree), "batch_size")
+    return known and isinstance(tree.batch_size, torch.Size)
+
+
+def _filled(tree: Tree, parts: dict[Any, Tree]) -> Tree:
+    """A copy of a dictionary, or of what is sized, with other values under its names."""
+    fresh: Any = copy.copy(tree)  # keeps the class, whatever its constructor takes
+    if not sized(tree):
+        fresh.update(parts)
+        return fresh
+    fresh.batch_size = torch.Size()  # which holds tensors of any shape
+    for name, value in parts.items():
+        if isinstance(tree, Mapping):
+            fresh[name] = value
+        else:
+            setattr(fresh, name, value)
+    common = {t.shape[: len(tree.batch_size)] for t in tensors(parts)}
+    if len(common) == 1:
+        fresh.batch_size = common.pop()
     return fresh
 
 
@@ -138,9 +165,7 @@ def sent(tree: Tree, device: torch.device, layout: torch.memory_format, non_bloc
 def _moved(tree: Tree, device: torch.device) -> Tree:
     """The same nesting with every movable object on a device, by its own method, which may move it in place."""
     if isinstance(tree, Mapping) and not all(isinstance(value, Tensor) for value in tree.values()):
-        changed = copy.copy(tree)
-        changed.update({k: _moved(v, device) for k, v in changed.items()})  # type: ignore[attr-defined]
-        return changed
+        return _filled(tree, {name: _moved(value, device) for name, value in tree.items()})
     if isinstance(tree, tuple | list) and not isinstance(tree, PackedSequence):
         parts = [_moved(part, device) for part in tree]
         return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
@@ -170,9 +195,7 @@ def by_sample(tree: Tree, held: int, change: Callable[[Any], Any]) -> Tree:
         return change(part) if isinstance(part, tuple | list) and len(part) == held else part
 
     if isinstance(tree, Mapping):
-        fresh = copy.copy(tree)
-        fresh.update({name: changed(part) for name, part in tree.items()})  # type: ignore[attr-defined]
-        return fresh
+        return _filled(tree, {name: changed(part) for name, part in tree.items()})
     parts = [changed(part) for part in tree]
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.lightning.steps import Steps, is_metric
@@ -29,7 +30,8 @@ _MOST_NAMED = 5
 _MODE = "training"
 LEFT_OUT = "leave train() out, since laptime calls it before it trains"
 _CONTAINERS = (list, tuple, dict, set, deque)
-_COUNTED_ELSEWHERE = (Tensor, nn.Module, type, FunctionType, ModuleType)
+# A hook's handle numbers it, and no step reads that.
+_COUNTED_ELSEWHERE = (Tensor, nn.Module, type, FunctionType, ModuleType, RemovableHandle)
 _OF_MODULES = frozenset(vars(nn.Module()))
 
 Marks = dict[tuple[int, str], tuple[Any, object]]

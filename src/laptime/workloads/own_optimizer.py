@@ -17,6 +17,7 @@ from laptime.own.user_code import place_in
 from laptime.values.draws import State, have_drawn
 from laptime.values.hooks import has_set_hooks
 from laptime.values.judging import has_modes
+from laptime.values.strides import out_of_order
 from laptime.workloads.own import probe_optimizer, remade, takes, takes_model
 
 
@@ -40,6 +41,8 @@ def unfused(made: Optimizer) -> dict[str, str]:
         return dict.fromkeys(("fused-optimizer", "fp16", "graph"), told)
     if not takes(type(made), "fused"):  # else its own first step would be taken here
         return {}
+    if told := out_of_order(made):  # before a step by addresses, which might write beyond what a weight has
+        return dict.fromkeys(("fused-optimizer", "fp16", "graph"), told)
     try:
         fused = remade(made, fused=True)
         lost = forgotten(made, fused)

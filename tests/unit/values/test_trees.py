@@ -32,6 +32,19 @@ def test_a_tokenizers_dictionary_keeps_its_class():
     assert given["ids"].tolist() == [0, 0]
 
 
+class _Entries(dict):
+    """As many write it: what it does not hold is a KeyError, where Python expects an AttributeError."""
+
+    def __getattr__(self, name):
+        return self[name]
+
+
+def test_a_dictionary_that_gives_its_entries_as_attributes_is_taken():
+    found = mapped(_Entries(ids=torch.zeros(2)), lambda t: t + 1)
+    assert type(found) is _Entries
+    assert found.ids.tolist() == [1, 1]
+
+
 def test_a_packed_sequence_stays_one_and_keeps_its_sizes_on_the_cpu():
     given = pack_sequence([torch.ones(2, 1), torch.ones(4, 1)], enforce_sorted=False)
     found = mapped(given, lambda t: t + 1)
