@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+from torch import Tensor
 from torch.utils.data import ConcatDataset, Dataset, Subset
 
-from laptime.values.draws import drawn, put_back_drawn
+from laptime.values.draws import State, drawn, put_back_drawn
+from laptime.values.trees import leaves
 
 # Read to see what a loader gives, and how much memory it takes.
 _FEW = 8
+_MORE = "its transforms make other items of an image in memory: they ask for its file (its name or format, draft())"
 # What an image of a few kilobytes takes beside its pixels: Pillow's and Python's objects, its path.
 OBJECT_BYTES = 2048
 
@@ -141,7 +144,52 @@ def refusal(dataset: Any) -> str | None:
             return f"its loader gives a {type(image).__name__}, and images of PIL or arrays are what can be kept"
         if not np.array_equal(np.asarray(image), np.asarray(again)):
             return "its loader gives another image when it reads a file again"
+    return _unlike(dataset, loader)
+
+
+class _ReadAnew(dict[str, Any]):
+    """Images as `decoded` would have kept them, each read when it is asked for."""
+
+    def __init__(self, loader: Callable[[str], Any]) -> None:
+        self.loader = loader
+
+    def get(self, path: str, default: Any = None) -> Any:
+        """The image of a file, whatever is kept."""
+        return self.loader(path)
+
+
+def _unlike(dataset: Any, loader: Callable[[str], Any]) -> str | None:
+    """Why items of kept images are others than those of files, with the same random numbers; None where they aren't.
+
+    A copy of an image has its pixels, and neither the name and the format of its file nor what reads it smaller.
+    """
+    kept, begin = swapped(dataset, _ReadAnew(loader)), drawn()
+    try:
+        for index in dict.fromkeys((0, len(dataset) - 1)):
+            item, again = (_drawing(dataset, index, begin) for _ in range(2))
+            try:
+                other = _drawing(kept, index, begin)
+            except Exception as error:  # an attribute that it has no more
+                return f"{_MORE} ({type(error).__name__}: {error})"
+            if _alike(item, again) and not _alike(item, other):
+                return _MORE
+    except Exception:  # whatever a user's code raises, sometimes: it was read before
+        return None
+    finally:
+        put_back_drawn(begin)
     return None
+
+
+def _drawing(dataset: Any, index: int, begin: State) -> Any:
+    """An item that draws from given places on."""
+    put_back_drawn(begin)
+    return dataset[index]
+
+
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two items hold the same tensors, images and arrays."""
+    pairs = zip(leaves(one), leaves(other), strict=False)
+    return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs if bytes_of(a) or isinstance(a, Tensor))
 
 
 def share_of(dataset: Any) -> float | None:

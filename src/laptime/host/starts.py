@@ -32,8 +32,9 @@ _GRACE_S = 2.0
 # For the words of a fork, which a listing of processes shows in place of the server's.
 _ROOM = " " * 1024
 _NONE: Mapping[str, str] = MappingProxyType({})
-# torch's own warnings in C++, of which each profile of memory brings one; what a user sets stays.
-_QUIET = {"TORCH_CPP_LOG_LEVEL": "ERROR"}
+# What a user sets stays. torch's own warnings in C++, of which each profile of memory brings one; and in which order
+# sets of texts are, by which users number their classes: else variants, ranks and later runs would differ in that.
+_UNLESS_SET = {"TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONHASHSEED": "0"}
 
 
 class Started(Protocol):
@@ -252,7 +253,7 @@ def start(
         variables: of its environment, beside this process's.
         held: descriptors that it holds as long as it lives.
     """
-    environment = _QUIET | child_environment() | {"PYTHONUNBUFFERED": "1"} | dict(variables)
+    environment = _UNLESS_SET | child_environment() | {"PYTHONUNBUFFERED": "1"} | dict(variables)
     if _server is not None and _with_torch(words) and len(held) < MOST_DESCRIPTORS - len(output) - 2:
         try:
             return _server.start(words, output, held, environment)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from laptime.data.boxes.tensors import BoxData
+from laptime.data.own.alike import check_forms
 from laptime.data.own.kept import KeptSplit
 from laptime.data.own.opened import OwnData
 from laptime.data.tensors import ImageData, Split
@@ -80,7 +81,9 @@ class OwnResidentLoader:
     def __init__(self, recipe: Recipe) -> None:
         assert isinstance(recipe.data, OwnData)
         self.layout = torch.channels_last if recipe.channels_last else torch.contiguous_format
-        self.whole: Tree = recipe.data.train.whole(recipe.device, self.layout)
+        train = recipe.data.train
+        self.whole: Tree = train.whole(recipe.device, self.layout)
+        check_forms(train, self.whole)
         self.recipe = recipe
 
     def epoch(self, index: int, mark: Mark = unmarked) -> Iterator[Batch]:

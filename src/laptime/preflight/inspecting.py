@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +26,24 @@ from laptime.data.own.counted import moved_by_reading
 from laptime.data.own.digest import digest_of_data
 from laptime.data.own.fed_back import Reread, fed_back
 from laptime.data.own.importing import digest_of, interrupt_told, modules_beside, told_with_line
-from laptime.data.own.opened import OwnData, OwnSplit, open_own
+from laptime.data.own.opened import OwnData, open_own
 from laptime.data.own.tests import varying
 from laptime.data.own.unused import unused
 from laptime.data.own.weights import least_limit
-from laptime.data.own.workers import item_makers, read_together, refused_workers
+from laptime.data.own.workers import refused_workers
 from laptime.engine.laid_out import copy_refusals, layout_refusals
 from laptime.engine.reset import starts_from_zeros
-from laptime.errors import LaptimeError, RunError, UsageError, refusal, shorten
+from laptime.errors import LaptimeError, UsageError, refusal, shorten
 from laptime.host.processes import leave
 from laptime.optimizations.dead_taps import update_refusal
 from laptime.own.user_code import place_in
 from laptime.preflight.cropping import crops
+from laptime.preflight.left_behind import kept_draws, left_behind
+from laptime.preflight.reading import batch_of, first_batch, others_of
 from laptime.records import write_json
 from laptime.spec import DataSpec, OwnSpec
-from laptime.values.draws import drawn, fetched
-from laptime.values.trees import Tree, leaves, movable, samples, tensors
+from laptime.values.draws import drawn
+from laptime.values.trees import samples
 from laptime.workloads.base import Batch
 from laptime.workloads.own import (
     answered,
@@ -82,16 +83,17 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
     own_name = _name(data, file)
     batch_size, rate = _number(data, "batch_size", 32, int), _number(data, "learning_rate", 1e-3, float)
     indices = range(min(_ITEMS, len(data.train), batch_size))
-    batch = _batch(data, data.train, indices)
-    again = _batch(data, data.train, list(reversed(indices)))
-    judged_on = _batch(data, data.test, range(min(_ITEMS, len(data.test))))
+    batch, train_once = first_batch(data, data.train, indices)
+    again = batch_of(data, data.train, list(reversed(indices)))
+    judged_on, test_once = first_batch(data, data.test, range(min(_ITEMS, len(data.test))))
     micro_batch = None if data.micro_batch is None else _number(data, "micro_batch_size", 1, int)
     reread = Reread(data.train, samples(batch))
     step = stepped(data, batch, judged_on)
     changed = reread.changed(lambda given: answered(data.workload, step.model, Batch(given), file))
     read_before, changing = fed_back(changed, loss_line(data))
-    others = [again, *_others(data, data.train, samples(batch))]
-    tests = [judged_on, *_others(data, data.test, samples(judged_on))]
+    first_read, kept_told = kept_draws(data, train_once, test_once)
+    others = [again, *others_of(data, data.train, samples(batch))]
+    tests = [judged_on, *others_of(data, data.test, samples(judged_on))]
     kind, unrounded = tried(data, step.model)
     steps = -(-len(data.train) // batch_size)
     updated = {**_optimizer(data, step.model, rate), **walked(data, step.model, rate, steps)}
@@ -114,12 +116,13 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
         **(data.workload.refused if isinstance(data.workload, LightningWorkload) else {}),
     }
     in_parts, parts_told = looked_at(data, step.model, losses, batch)
-    refused = {**copy_refusals(data, batch), **refused, **in_parts, **read_before}
+    behind = {**first_read, **left_behind(data, step.model, samples(batch))}
+    refused = {**copy_refusals(data, batch), **refused, **in_parts, **behind, **read_before}
     beside = modules_beside(file, known)
     own = data.workload
     warned = own.warnings if isinstance(own, LightningWorkload) else unused(own, file, data.train.dataset)
     unread = left_out(own, step.model, rate), varying(data, samples(judged_on)), moved_by_reading(data)
-    told = (*warned, *step.told, changing, parts_told, *unread, falling(data, step.model, rate, steps))
+    told = (*warned, *step.told, changing, kept_told, parts_told, *unread, falling(data, step.model, rate, steps))
     if halved_on:  # the last, since it moves what the net holds
         refused |= fails_in_bf16(data, step.model, batch, halved_on)
     return DataSpec(
@@ -167,60 +170,6 @@ def _number(data: OwnData, what: str, default: float, kind: type[int] | type[flo
     if isinstance(value, bool) or not isinstance(value, int | kind) or not value > 0 or not math.isfinite(value):
         raise UsageError(f"{what} of {data.file.name} is {shorten(repr(value))}: give a number above 0{whole}.")
     return kind(value)
-
-
-def _batch(data: OwnData, split: OwnSplit, indices: Sequence[int]) -> Tree:
-    """Items as a batch, each in the user's own place; raises RunError naming what does not fit."""
-    which = "training" if split is data.train else "test"
-    read: list[Any] = []
-    together = read_together(split)
-    for some in [list(indices)] if together else [[index] for index in indices]:
-        reading = f"reading items {some} at once" if together else f"reading item {some[0]}"
-        with told_with_line(f"{reading} of the {which} data", data.file, *item_makers(split), item=together):
-            read.append(fetched(split.dataset, some))
-    items = read[0] if together else [item for some in read for item in some]
-    # What is read at once may be a batch already.
-    by_item = items if isinstance(items, list) and len(items) == len(indices) else []
-    shapes = [[tuple(t.shape) for t in tensors(item)] for item in by_item]
-    try:
-        making = f"making a batch of {len(indices)} items of the {which} data"
-        with told_with_line(making, data.file, split.collate, *item_makers(split), data.workload.data):
-            found = split.collate(items)
-    except RunError as error:
-        other = next((i for i, s in enumerate(shapes) if s != shapes[0]), None)
-        if other is None or hasattr(data.workload, "collate_fn"):
-            raise
-        raise RunError(
-            f"items 0 and {indices[other]} of the {which} data of {data.file.name} have shapes {shapes[0]} and "
-            f"{shapes[other]}, which make no batch{_made(data, split)}: bring them to one shape, or give the workload "
-            "a collate_fn."
-        ) from error
-    said = f"a batch of {len(indices)} item{'s' * (len(indices) > 1)} of the {which} data of {data.file.name}"
-    if not tensors(found) and not any(map(movable, leaves(found))):
-        raise RunError(
-            f"{said} is a {type(found).__name__} in which no tensor is found{_made(data, split)}: make it of tensors "
-            "in tuples, lists, dictionaries or dataclasses, or give its class a method to(device)."
-        )
-    if any(tensor.is_nested for tensor in tensors(found)):
-        raise RunError(
-            f"{said} holds a nested tensor{_made(data, split)}, whose samples can't be taken out of it: let collate_fn "
-            "give a list of the samples behind torch.arange(len(items)), and loss() make the nested tensor of it."
-        )
-    if samples(found) != len(indices):
-        seen, remedy = own_refused.miscounted(found, split.collate, dict(zip(indices, by_item, strict=False)))
-        raise RunError(f"{said} {seen}{_made(data, split)}: {remedy}.")
-    return found
-
-
-def _made(data: OwnData, split: OwnSplit) -> str:
-    """The line of the user's that makes batches, items or the data, whichever is theirs."""
-    return place_in(data.file, (), (split.collate, *item_makers(split), data.workload.data))
-
-
-def _others(data: OwnData, split: OwnSplit, count: int) -> Iterator[Tree]:
-    """A batch of the middle of a part of the data, and one of its end."""
-    whole = len(split)
-    return (_batch(data, split, range(begin, begin + count)) for begin in ((whole - count) // 2, whole - count))
 
 
 def _optimizer(data: OwnData, model: nn.Module, rate: float) -> dict[str, str]:

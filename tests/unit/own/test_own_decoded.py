@@ -104,6 +104,39 @@ def test_a_transform_that_draws_on_an_image_draws_on_a_copy(root):
     assert kept[0] == kept[0]
 
 
+def opened(path):
+    """As a loader has it that converts nothing: an image that its file still belongs to."""
+    return Image.open(path)
+
+
+@pytest.mark.parametrize(
+    ("asks", "told"),
+    [
+        (lambda image: image.filename[-5:], "AttributeError"),
+        (lambda image: image.format, ""),
+        (lambda image: image.draft("L", (4, 4)) and None, ""),
+    ],
+)
+def test_transforms_that_ask_for_the_file_of_an_image_leave_it_there(root, asks, told):
+    """A copy in memory has pixels alone, of which such a transform makes other items, or none."""
+
+    def transform(image):
+        asked = asks(image)
+        return ToTensor()(image) + len(asked or "")
+
+    dataset = Subset(ImageFolder(root / "train", transform, loader=opened), range(4, 20))
+    reason = refusal(dataset)
+    assert reason.startswith("its transforms make other items of an image in memory: they ask for its file")
+    assert told in reason
+
+
+@pytest.mark.parametrize("transform", [RANDOM, Compose([np.array, torch.tensor]), None])
+def test_transforms_of_pixels_alone_have_them_from_memory(root, transform):
+    before = torch.get_rng_state()
+    assert refusal(ImageFolder(root / "train", transform, loader=opened)) is None
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_a_loader_process_that_is_not_forked_reads_its_files(root):
     kept = decoded(ImageFolder(root / "train"))
     sent = pickle.loads(pickle.dumps(kept))

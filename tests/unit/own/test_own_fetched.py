@@ -39,6 +39,8 @@ class Workload:
     collate_fn = staticmethod(kept)
 """
 _COUNTING = """
+import itertools
+import multiprocessing
 import random
 
 import numpy as np
@@ -49,6 +51,8 @@ class Noisy(Dataset):
         self.images, self.labels = images, labels
         self.last, self.kept, self.read, self.of_numpy = 0, {}, 0, np.random.default_rng(0)
         self.of_torch, self.of_python = torch.Generator(), random.Random(0)
+        self.views, self.seen, self.shared = np.zeros(len(images)), torch.zeros(1), multiprocessing.Value("i", 0)
+        self.turns, self.shown = itertools.count(), iter(range(9999))
 
     def __len__(self):
         return len(self.images)
@@ -135,6 +139,10 @@ def test_a_nested_tensor_is_refused_with_what_to_give_instead(file):
         ("self.of_numpy.random()", "pass", "of_numpy of its Noisy"),
         ("torch.rand(1, generator=self.of_torch)", "pass", "of_torch of its Noisy"),
         ("self.of_python.random()", "pass", "of_python of its Noisy"),
+        ("self.views[index] += 1", "pass", "views of its Noisy"),
+        ("self.seen += 1", "pass", "seen of its Noisy"),
+        ("self.shared.value += 1", "pass", "shared of its Noisy"),
+        ("next(self.turns)", "pass", "turns of its Noisy"),
         ("pass", "self.batches += 1", "batches of its Masked"),
     ],
 )
@@ -142,6 +150,36 @@ def test_what_reading_items_changes_in_objects_is_told(file, changed, made, name
     notice = noticed(file, changed, made)
     assert f"changes {name} " in notice
     assert "goes on from the warm-up" in notice
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "self.images[next(self.shown) % len(self)]",
+        "X[index].add_(1)",
+        "self.images[index] + os.urandom(1)[0]",
+    ],
+)
+def test_items_that_are_others_by_what_has_no_name_are_told(shown, file):
+    """A stream that heeds no index, a view that is changed in place, and numbers that no seed gives."""
+    text = _COUNTING.replace("CHANGED", "import os").replace("MADE", "pass")
+    text = text.replace("return self.images[index],", f"return {shown},")
+    notice = inspect(write(file, _PLAIN, ("\nclass Workload:\n", text), _OF_NOISY)).notice
+    assert f"items of {file.name} ({file.name}, line " in notice
+    assert "are others when they are read again with the same random numbers" in notice
+    assert "collate_fn draws" not in notice
+
+
+@pytest.mark.parametrize("drawn", ["THE.drawn.random()", "SHARED.random()"])
+def test_items_that_draw_from_what_a_run_puts_back_are_not_told(drawn, file):
+    """A generator of the workload or a global begins anew behind the warm-up, and stands in checkpoints."""
+    text = _COUNTING.replace("CHANGED", "pass").replace("MADE", "pass")
+    text = text.replace("return self.images[index],", f"return self.images[index] + {drawn},")
+    text = text.replace("import numpy as np\n", "import numpy as np\n\nSHARED = np.random.default_rng(0)\n")
+    begun = "    batch_size = 16\n\n    def __init__(self):\n        global THE\n        THE = self\n"
+    begun += "        self.drawn = np.random.default_rng(0)\n"
+    changes = (("\nclass Workload:\n", text), ("    batch_size = 16\n", begun), _OF_NOISY)
+    assert inspect(write(file, _PLAIN, *changes)).notice.count("goes on from the warm-up") == 0
 
 
 def test_what_a_reading_notes_or_keeps_once_is_not_told(file):

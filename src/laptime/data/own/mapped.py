@@ -20,7 +20,7 @@ def check_mapped(name: str, dataset: Any, made: tuple[Path, str]) -> None:
     if isinstance(dataset, IterableDataset):
         raise UsageError(
             f"{said} an IterableDataset ({type(dataset).__name__}){place}, of which no sample can be drawn by its "
-            "number: give a map-style data set, a list of what it yields perhaps."
+            f"number: give a map-style data set, a list of what it yields perhaps{_by_number(dataset)}."
         )
     if _by_name(dataset):
         raise UsageError(
@@ -36,6 +36,14 @@ def check_mapped(name: str, dataset: Any, made: tuple[Path, str]) -> None:
         )
     if not len(dataset):
         raise UsageError(f"the {name} data of {file.name} are empty{place}: give at least one sample.")
+
+
+def _by_number(dataset: Any) -> str:
+    """What to do with a stream that has items by their numbers, too, as those of MosaicML and litdata have."""
+    own = getattr(type(dataset), "__getitem__", None) is not getattr(Dataset, "__getitem__", None)
+    return (
+        ", or, since it has items, too, Subset(data, range(len(data)))" if own and hasattr(dataset, "__len__") else ""
+    )
 
 
 def _by_name(dataset: Any) -> bool:

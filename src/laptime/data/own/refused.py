@@ -38,12 +38,12 @@ def not_kept(split: OwnSplit, batch: Tree, others: Sequence[Tree]) -> dict[str, 
     """
     undecoded = refusal(split.dataset)
     refused = not_resident(split, batch, others[0])
-    if not refused and any(_forms(other) != _forms(batch) for other in others[1:]):
+    if not refused and any(forms(other) != forms(batch) for other in others[1:]):
         refused = {"resident": "its batches come in several shapes"}
     return {**refused, **({} if undecoded is None else {"decoded": undecoded})}
 
 
-def _forms(batch: Tree) -> list[tuple[int, ...]]:
+def forms(batch: Tree) -> list[tuple[int, ...]]:
     """The shapes of a batch's tensors without the number of its samples."""
     return [tuple(t.shape[1:]) for t in tensors(batch)]
 
@@ -63,7 +63,7 @@ def not_resident(split: OwnSplit, batch: Tree, again: Tree) -> dict[str, str]:
     again = turned(again, count)
     if _shapes_of(again) != _shapes_of(batch):
         return {"resident": "its items differ in shape from one reading to the next"}
-    reason = _changing(split, batch, again) or _alone(split, batch) or _dropping(split, count)
+    reason = _changing(split, batch, again) or _alone(split, batch) or _later(split, batch)
     return {"resident": reason} if reason else {}
 
 
@@ -71,7 +71,7 @@ def _changing(split: OwnSplit, batch: Tree, again: Tree) -> str:
     """Why items can't be kept as they were read: they are others the next time."""
     if not same(again, batch):
         return _unlike(split, batch, samples(batch))
-    if not _same_again(split, batch):
+    if not same_again(split, batch):
         return _DIFFER
     if _draws(split):
         return "its items draw random numbers when they are read, for a rare augmentation perhaps"
@@ -90,19 +90,23 @@ def _alone(split: OwnSplit, batch: Tree) -> str:
     return ""
 
 
-def _dropping(split: OwnSplit, count: int) -> str:
-    """Why samples can't be found by their items: a collate_fn leaves some out, as far as a moment's reading tells."""
+def _later(split: OwnSplit, batch: Tree) -> str:
+    """Why samples can't be found by their items, as far as a moment's reading tells: a collate_fn leaves some out, or
+    pads a batch to the longest of its items, and a longer one comes later.
+    """
     if split.collate is default_collate:
         return ""
-    end = time.perf_counter() + _PATIENCE_S
+    count, end = samples(batch), time.perf_counter() + _PATIENCE_S
     for begin in range(0, len(split), count):
         some = range(begin, min(begin + count, len(split)))
         try:
-            found = samples(split.batch(some))
+            found = split.batch(some)
         except Exception:  # whatever a user's code raises, of nothing that is left to collate say
             return f"its collate_fn makes no batch of items {some[0]} to {some[-1]}"
-        if found != len(some):
-            return f"its collate_fn makes {found} samples of items {some[0]} to {some[-1]}"
+        if samples(found) != len(some):
+            return f"its collate_fn makes {samples(found)} samples of items {some[0]} to {some[-1]}"
+        if forms(found) != forms(batch):
+            return f"its collate_fn makes another shape of items {some[0]} to {some[-1]} than of the first"
         if time.perf_counter() > end:
             break
     return ""
@@ -122,7 +126,7 @@ def _draws(split: OwnSplit) -> bool:
     return have_drawn(before)
 
 
-def _same_again(split: OwnSplit, batch: Tree) -> bool:
+def same_again(split: OwnSplit, batch: Tree) -> bool:
     """Whether items stay the same however often they are read, as far as a moment tells.
 
     A transform of one item in thirty is in few pairs of readings, and may draw from a generator of its own.
@@ -166,7 +170,7 @@ def miscounted(batch: Tree, collate: Callable[[list[Tree]], Tree], items: Mappin
         return seen, "put a tensor [B, ...] beside that list, torch.arange(len(items)) say"
     if movable(batch):
         return f"is taken for {samples(batch)} samples", f"give {type(batch).__name__} their number as batch_size"
-    remedy = "let its first tensor be [B, ...], torch.arange(len(items)) where all others are in lists"
+    remedy = "let its first tensor be [B, ...]: put torch.arange(len(items)) in front where no other is"
     return f"begins with {[tuple(t.shape) for t in tensors(batch)][:1]}", remedy
 
 

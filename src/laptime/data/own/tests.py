@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 import torch
+from torch.utils.data import default_collate
 
 from laptime.data.lightning.module import LightningWorkload
-from laptime.data.own.opened import OwnData
+from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.data.own.refused import same
 from laptime.data.own.workers import item_makers
 from laptime.own.user_code import place_in
 from laptime.values.draws import fetched
+from laptime.values.trees import Tree, mapped
 
 # Mixed samples are hardly ever alike; what is left alone every other time may be so twice.
 _READINGS = 3
@@ -32,8 +35,8 @@ def varying(data: OwnData, count: int) -> str:
         batch = split.batch(chosen)
         if all(same(split.batch(chosen), batch) for _ in range(_READINGS)):
             return ""
-        items = fetched(split.dataset, chosen)
-        steady = all(same(fetched(split.dataset, chosen), items) for _ in range(_READINGS))
+        items = _alone(split, chosen)
+        steady = all(same(_alone(split, chosen), items) for _ in range(_READINGS))
         said = f"test data of {data.file.name} are others when they are read again"
         if not steady:
             return f"{said}{place_in(data.file, (), (*item_makers(split),))}: what is judged depends on what they draw."
@@ -43,3 +46,12 @@ def varying(data: OwnData, count: int) -> str:
         place = place_in(data.file, (), (split.collate,))
         return f"{said}, since collate_fn draws for them, too{place}: give {remedy}."
     return ""
+
+
+def _alone(split: OwnSplit, chosen: Sequence[int]) -> Tree:
+    """Items in new tensors, whatever the user makes batches of: arrays and views of the data set's memory, too."""
+    items = fetched(split.dataset, chosen)
+    try:
+        return default_collate(items)
+    except Exception:  # items that torch makes no batch of
+        return mapped(items, torch.clone)

@@ -22,6 +22,7 @@ from weakref import WeakSet
 
 from torch.utils.data import DataLoader, Dataset, Subset
 
+from laptime.data.own.alike import others_there
 from laptime.data.own.begun import Begin, begun, own_dataset
 from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.errors import RunError
@@ -42,12 +43,16 @@ _SCHEDULE = str(Path("torch", "optim", "lr_scheduler"))
 _ANSWER_S = 0.5
 # See `end_connection`.
 _CUT_OFF = "; a worker is cut off from what was connected before it began, so let its first item connect"
+_ELSEWHERE = (
+    "its items are others in a worker process than in this one, though torch, random and np.random draw nothing for "
+    "them: by the worker's number or seed, perhaps"
+)
 # What a worker answers through, open for as long as it lives.
 _open: list[Connection] = []
 
 
 def refused_workers(data: OwnData) -> dict[str, str]:
-    """Why worker processes can't fetch the training items: one is started and asked for a batch."""
+    """Why worker processes can't fetch the training items: two are started, and each is asked for the same batch."""
     split, file = data.train, data.file
     makers = _makers(data)
     if multiprocessing.get_start_method() != "fork":
@@ -62,7 +67,8 @@ def refused_workers(data: OwnData) -> dict[str, str]:
     try:
         batch = split.batch(range(len(few)))
         ForkingPickler.dumps(batch)
-        _one_batch(few, split, watch)
+        if others_there(split, _batches(few, split, watch)):
+            return {"workers": _ELSEWHERE + place_in(file, (), (split.collate, *makers))}
     except Exception as error:  # a worker's own errors come through as they were raised there
         if _silent(error):
             reason = f"it {watch.silence()}"
@@ -75,19 +81,21 @@ def refused_workers(data: OwnData) -> dict[str, str]:
     return {}
 
 
-def _one_batch(few: Subset[Any], split: OwnSplit, watch: Watch) -> None:
+def _batches(few: Subset[Any], split: OwnSplit, watch: Watch) -> list[Tree]:
+    """A batch of the same items from each of two workers."""
     with warnings.catch_warnings(), watch.over_started():
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
         loader: DataLoader[Any] = DataLoader(
             few,
-            batch_size=2,
-            num_workers=1,
+            batch_sampler=[list(range(len(few)))] * 2,
+            num_workers=2,
             collate_fn=split.collate,
             timeout=PATIENCE_S,
             worker_init_fn=watch.init,
         )
         batches = iter(loader)
-    next(batches)
+    return list(batches)
 
 
 class Watch:
@@ -244,20 +252,21 @@ def makers_behind(data: OwnData, error: BaseException) -> tuple[object, ...]:
 
 def item_makers(split: OwnSplit) -> tuple[object, ...]:
     """What makes the items of a split: the methods of its data set, within whatever wraps it."""
-    kind = type(_inner(split))
+    kind = type(inner(split))
     return tuple(getattr(kind, name, None) for name in ("__getitem__", "__getitems__", "__init__"))
 
 
 def read_together(split: OwnSplit) -> bool:
     """Whether its data set reads the items of a batch at once, as DataLoader has those that have `__getitems__`."""
-    return hasattr(_inner(split), "__getitems__")
+    return hasattr(inner(split), "__getitems__")
 
 
-def _inner(split: OwnSplit) -> Any:
-    inner = split.dataset
-    while hasattr(inner, "dataset"):  # torch's Subset, and wrappers after its example
-        inner = inner.dataset
-    return inner
+def inner(split: OwnSplit) -> Any:
+    """Its data set within whatever wraps it."""
+    found = split.dataset
+    while hasattr(found, "dataset"):  # torch's Subset, and wrappers after its example
+        found = found.dataset
+    return found
 
 
 def _unpicklable(dataset: object) -> object:
