@@ -128,16 +128,6 @@ def test_a_fork_sees_what_a_fresh_interpreter_sees(folder, monkeypatch):
     assert all(one != other for one, other in zip(*(json.loads(each[2]) for each in (first, forked)), strict=True))
 
 
-def test_sets_of_texts_have_one_order_in_all_processes(folder, monkeypatch):
-    """Else classes that are numbered by one are others in each variant that is no fork, and on each rank."""
-    (folder / "sets.py").write_text("print(list({str(n) for n in range(50)}))")
-    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
-    orders = {ended("sets")[1] for _ in range(3)}
-    assert len(orders) == 1
-    monkeypatch.setenv("PYTHONHASHSEED", "7")
-    assert ended("sets")[1] not in orders, "the user's own goes before it"
-
-
 @linux
 def test_a_fork_holds_as_much_memory_as_a_fresh_interpreter(folder, forks, monkeypatch):
     """The peak of a training is what a user's machine has to have, however it was started."""

@@ -115,3 +115,22 @@ def test_a_command_with_thousands_of_open_files_hears_of_an_end(found):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert (done.stdout, done.returncode) == ("Forked here\n", 0), done.stderr
+
+
+@pytest.mark.parametrize("forked", [True, False])
+def test_sets_of_texts_have_one_order_in_all_processes(tmp_path, monkeypatch, forked):
+    """Else classes that are numbered by one are others in each variant that is no fork, and on each rank."""
+    (tmp_path / "asks.py").write_text(ASKS.replace("lambda words: True", f"lambda words: {forked}"))
+    (tmp_path / "says.py").write_text("print(list({str(n) for n in range(50)}))")
+    (tmp_path / "torchvision.py").touch()
+
+    def said() -> str:
+        command = [sys.executable, "asks.py", "1"]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    first = said()
+    assert first.startswith("Forked" if forked and sys.platform == "linux" else "Popen")
+    assert said() == first
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    assert said() != first, "the user's own goes before it"
