@@ -14,7 +14,7 @@ from laptime.data.own.workers import inner, item_makers
 from laptime.own.user_code import place_in
 from laptime.values.draws import State, drawn, put_back_drawn
 from laptime.values.tallies import globals_of, numbers_of, put_back_numbers
-from laptime.values.trees import mapped
+from laptime.values.trees import mapped, tensors
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered, looked_at
 
@@ -81,11 +81,11 @@ def _overwritten(split: OwnSplit, count: int) -> bool:
     first, last = _ends(split, count)
     before = drawn()
     with suppress(Exception):  # whatever a user's code raises, sometimes: it was read before
-        batch = split.batch(first)
-        was = mapped(batch, torch.clone)
+        held = tensors(split.batch(first))
+        was = [t.clone() for t in held]
         split.batch(last)
         put_back_drawn(before)
-        return not same(batch, was)
+        return not same(held, was)
     put_back_drawn(before)
     return False
 

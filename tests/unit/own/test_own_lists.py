@@ -70,7 +70,7 @@ def test_images_and_targets_in_lists_are_a_batch_as_torchvisions_detectors_take_
 def test_lists_without_dictionaries_ask_for_a_tensor_in_front(file):
     change = ("tuple(zip(*items))", "([x for x, _ in items], [y['boxes'] for _, y in items])")
     with pytest.raises(
-        LaptimeError, match=r"begins with \[\(3, 8, 8\)\].*\[B, \.\.\.\], torch\.arange\(len\(items\)\)"
+        LaptimeError, match=r"begins with \[\(3, 8, 8\)\].*\[B, \.\.\.\]: put torch\.arange\(len\(items\)\) in front"
     ):
         inspect(write(file, DETECTOR, ("batch_size = 3", "batch_size = 2"), change))
 
@@ -121,7 +121,7 @@ class Workload(Workload):
     ("lengths", "reason"),
     [
         ("[9, 4, 5]", "depend on what else is in its batch"),
-        ("[4] * 8 + [6] * 24", "its batches come in several shapes"),
+        ("[4] * 8 + [6] * 24", "its collate_fn makes another shape of items 8 to 15 than of the first"),
         ("[4]", ""),
     ],
 )

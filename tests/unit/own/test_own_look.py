@@ -142,8 +142,16 @@ _MEAN = "        self.mean = torch.zeros(2)\n"
     ("held", "said", "told"),
     [
         (_TEACHER, "self.teacher(scores)", ""),
-        (_TEACHER, "self.teacher.weight.mul_(0.9)", "as teacher, which goes on from the warm-up"),
-        (_MEAN, "setattr(self, 'mean', 0.9 * self.mean + scores.detach().mean(0))", "as mean, which goes on"),
+        (
+            _TEACHER,
+            "self.teacher.weight.mul_(0.9)",
+            "as teacher, which is in no checkpoint",
+        ),
+        (
+            _MEAN,
+            "setattr(self, 'mean', 0.9 * self.mean + scores.detach().mean(0))",
+            "as mean, which is in no checkpoint",
+        ),
         ("", "setattr(self, 'last', scores.detach())", ""),  # that nobody reads
         ("        self.net = None\n", "setattr(self, 'net', model)", ""),
     ],
@@ -161,7 +169,7 @@ def test_each_thing_that_is_noticed_has_a_line_of_its_own(file):
     moved = "scores = model(x)\n        setattr(self, 'mean', 0.9 * self.mean + scores.detach().mean(0))"
     model = "    def model(self):\n"
     held, left = inspect(write(file, TUPLE, (model, some + model + _MEAN), ("scores = model(x)", moved))).notices
-    assert "as mean, which goes on" in held
+    assert "as mean, which is in no checkpoint" in held
     assert left.startswith("optimizer() leaves 2 of 4 parameters out")
 
 

@@ -53,7 +53,9 @@ def test_a_workload_trains_on_them_as_by_hand(file, optimization):
 
 @pytest.mark.parametrize("attribute", ["Lit", "Workload"])
 def test_what_must_see_into_them_is_left_out(file, attribute):
-    found = inspect(write(file, GRAPHS).replace(":Workload", f":{attribute}")).own
+    data = inspect(write(file, GRAPHS).replace(":Workload", f":{attribute}"))
+    assert "when they are read again" not in data.notice
+    found = data.own
     assert found.refused["resident"] == "its batches hold something besides tensors"
     assert found.refused["graph"].startswith("a replayed step takes tensors alone")
     assert found.refused["pinned"].endswith("must know each tensor of a batch, and its Graphs moves itself")

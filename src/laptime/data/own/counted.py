@@ -23,7 +23,7 @@ from laptime.data.own.workers import item_makers
 from laptime.own.user_code import place_in
 from laptime.values.draws import State, drawn, put_back_drawn
 from laptime.values.tallies import Numbers, globals_of, numbers_of, plain_numbers, put_back_numbers
-from laptime.values.trees import mapped
+from laptime.values.trees import tensors
 
 _ITEMS = 8
 # A data set within others, transforms within a list: more than that is data, not what reads it.
@@ -58,9 +58,9 @@ def moved_by_reading(data: OwnData) -> str:
             now = _marks(split, data.workload)
             found |= dict.fromkeys(key[1] for key, mark in was.items() if now.get(key, mark) != mark)
             _begin_anew(before, held)
-            batch = mapped(split.batch(chosen), torch.clone)
+            read = [t.clone() for t in tensors(split.batch(chosen))]
             _begin_anew(before, held)
-            others |= not same(split.batch(chosen), batch)
+            others |= not same(split.batch(chosen), read)
         _begin_anew(before, held)
     place = place_in(data.file, (), (data.train.collate, *item_makers(data.train), data.workload.data))
     if not found:
