@@ -12,7 +12,7 @@ from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.data.own.refused import same
 from laptime.data.own.workers import inner, item_makers
 from laptime.own.user_code import place_in
-from laptime.values.draws import State, drawn, put_back_drawn
+from laptime.values.draws import State, drawn, moved, put_back_drawn, seeded_by
 from laptime.values.tallies import globals_of, numbers_of, put_back_numbers
 from laptime.values.trees import mapped, tensors
 from laptime.workloads.base import Batch
@@ -28,6 +28,10 @@ _OVERWRITTEN = (
 _READ_LAST = (
     "its loss() depends on what was read last (what collate_fn sets, say), which is another batch there: let the batch "
     "hold it"
+)
+_SEEDED = (
+    "its items seed {}, from which its step draws then (dropout, say), and would draw otherwise there: give the items "
+    "a generator of their own"
 )
 _STREAM = (
     "its training data are a stream that has items, too (an IterableDataset), which may give each rank a part of them"
@@ -66,6 +70,8 @@ def left_behind(data: OwnData, model: nn.Module, count: int) -> dict[str, str]:
     """
     refused = dict.fromkeys(("resident", "workers", "pinned") if _reads_last(data, model, count) else (), _READ_LAST)
     refused |= dict.fromkeys(("resident", "workers") if _overwritten(data.train, count) else (), _OVERWRITTEN)
+    if seeded := _seeded(data, model, count):
+        refused |= dict.fromkeys(("resident", "workers", "pinned"), _SEEDED.format(" and ".join(sorted(seeded))))
     return refused | dict.fromkeys(
         ("ddp", "flat-reduce") if isinstance(inner(data.train), IterableDataset) else (), _STREAM
     )
@@ -104,16 +110,37 @@ def _reads_last(data: OwnData, model: nn.Module, count: int) -> bool:
     return False
 
 
+def _seeded(data: OwnData, model: nn.Module, count: int) -> set[str]:
+    """Which generators items seed that the loss draws from."""
+    split, before = data.train, drawn()
+    with suppress(Exception):  # as above
+        if found := seeded_by(lambda: split.batch(range(count))):
+            found &= _passed(data, model, Batch(mapped(split.batch(range(count)), torch.clone)), before)[1]
+        put_back_drawn(before)
+        return found
+    put_back_drawn(before)
+    return set()
+
+
 def _loss(data: OwnData, model: nn.Module, batch: Batch, begin: State) -> float:
-    """The loss of a batch with the generators where they were; nan where it fails. What it counts is put back."""
+    """The loss of a batch, see `_passed`."""
+    return _passed(data, model, batch, begin)[0]
+
+
+def _passed(data: OwnData, model: nn.Module, batch: Batch, begin: State) -> tuple[float, set[str]]:
+    """The loss of a batch with the generators where they were, nan where it fails, and those from which it draws.
+
+    What it counts is put back.
+    """
     user = data.workload
     held = [*numbers_of(user, model), *globals_of(user, model)]
     put_back_drawn(begin)
     try:
         with looked_at(user):
-            return answered(user, model, batch, data.file)[0].item()
+            loss = answered(user, model, batch, data.file)[0].item()
+            return loss, moved(begin, drawn())
     except (Exception, SystemExit):  # whatever a user's code raises, after some steps say: a run tells it
-        return torch.nan
+        return torch.nan, set()
     finally:
         put_back_numbers(held)
 

@@ -7,7 +7,7 @@ and the like).
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,14 +51,37 @@ def drawn() -> State:
 
 def have_drawn(before: State) -> bool:
     """Whether a generator of the process has moved since."""
-    pairs = zip(_moving(before), _moving(drawn()), strict=True)
-    return any(not torch.equal(*pair) for pair in pairs)
+    return bool(moved(before, drawn()))
 
 
-def _moving(state: State) -> list[torch.Tensor]:
+def moved(before: State, after: State) -> set[str]:
+    """Which generators are elsewhere: `torch`, `random`, `np.random`."""
+    then, now = _moving(before), _moving(after)
+    return {name for name in then if not all(map(torch.equal, then[name], now[name]))}
+
+
+def _moving(state: State) -> dict[str, list[torch.Tensor]]:
     """Where the process's generators are, as tensors."""
     numbers = state["numpy"]
-    return [state["cpu"], torch.tensor(state["python"][1]), numbers["keys"], torch.tensor(numbers["place"])]
+    return {
+        "torch": [state["cpu"]],
+        "random": [torch.tensor(state["python"][1])],
+        "np.random": [numbers["keys"], torch.tensor(numbers["place"])],
+    }
+
+
+def seeded_by(call: Callable[[], object]) -> set[str]:
+    """Which generators are seeded by what is called: they end at one place, wherever they began."""
+    begun = drawn()
+    try:
+        call()
+        once = drawn()
+        put_back_drawn(begun)
+        torch.rand(1), random.random(), np.random.rand()  # noqa: S311  # each begins elsewhere
+        call()
+        return set(_moving(begun)) - moved(once, drawn())
+    finally:
+        put_back_drawn(begun)
 
 
 def put_back_drawn(state: State) -> None:

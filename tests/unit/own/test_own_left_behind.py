@@ -87,6 +87,23 @@ def test_test_items_that_keep_what_they_have_drawn_cost_no_rung(file):
     assert "draw random numbers when they are first read, and keep them" in found.notice
 
 
+@pytest.mark.parametrize(
+    ("training", "seeding", "said"),
+    [
+        (TUPLE, "torch.manual_seed(index)", "its items seed torch, from which its step draws then"),
+        (TUPLE, "__import__('numpy').random.seed(index)", ""),  # dropout asks torch alone
+        (_PLAIN, "torch.manual_seed(index)", ""),  # nothing draws
+        (TUPLE, "torch.rand(1)", ""),
+    ],
+)
+def test_items_that_seed_what_the_step_draws_from_are_read_before_each_step(training, seeding, said, file):
+    """As `torch.manual_seed(i)` before a crop: dropout is drawn behind the last item of each batch."""
+    found = inspect(write(file, training, (_CLASS, _ITEMS.replace("KEPT", seeding)), _OF_ITEMS)).own.refused
+    for name in ("resident", "workers", "pinned") if said else ():
+        assert said in found[name]
+    assert said or not [reason for reason in found.values() if "seed" in reason]
+
+
 def test_batches_that_are_written_over_one_another_are_left_to_one_process(file):
     """Workers hand out a batch's memory and go on to write the next one there: other losses, without a word."""
     found = inspect(write(file, _PLAIN, (_CLASS, _BUFFER)))
