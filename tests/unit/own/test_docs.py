@@ -38,6 +38,21 @@ def test_each_command_of_a_page_is_understood_as_it_is_typed(page: Path):
             assert not name or resolve(name), line
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_link_within_the_documentation_leads_to_a_heading_or_a_file(page: Path):
+    for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        name, _, heading = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        assert not heading or heading in _headings(target), link
+
+
+def _headings(page: Path) -> set[str]:
+    """The headings of a page as links name them."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_the_readme_names_each_optimization():
     named = set(re.findall(r"`([a-z0-9-]+)`", (ROOT / "README.md").read_text(encoding="utf-8")))
     assert {entry.name for entry in OPTIMIZATIONS} - named == set()

@@ -22,7 +22,7 @@ from laptime.optimizations.base import permutation
 from laptime.preflight.inspecting import inspect
 from laptime.spec import OptimizationSpec
 
-PAGE = (Path(__file__).parents[3] / "docs" / "own-workload.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "lightning.md").read_text(encoding="utf-8")
 LIT = next(block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "(LightningModule)" in block)
 ADAMW = "return torch.optim.AdamW(self.parameters(), lr=1e-3)"
 STEP = "    def configure_optimizers(self):"
