@@ -188,8 +188,9 @@ def _drawing(dataset: Any, index: int, begin: State) -> Any:
 
 def _alike(one: Any, other: Any) -> bool:
     """Whether two items hold the same tensors, images and arrays."""
-    pairs = zip(leaves(one), leaves(other), strict=False)
-    return all(np.array_equal(np.asarray(a), np.asarray(b)) for a, b in pairs if bytes_of(a) or isinstance(a, Tensor))
+    here, there = list(leaves(one)), list(leaves(other))
+    same = (np.array_equal(a, b) for a, b in zip(here, there, strict=False) if bytes_of(a) or isinstance(a, Tensor))
+    return len(here) == len(there) and all(same)
 
 
 def share_of(dataset: Any) -> float | None:

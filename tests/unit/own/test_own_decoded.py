@@ -130,6 +130,14 @@ def test_transforms_that_ask_for_the_file_of_an_image_leave_it_there(root, asks,
     assert told in reason
 
 
+def test_items_that_hold_another_tensor_for_an_image_of_a_file_are_others(root):
+    def transform(image):
+        return [ToTensor()(image), *([torch.tensor(0)] if image.format else [])]  # as the class behind it
+
+    dataset = Subset(ImageFolder(root / "train", transform, loader=opened), range(1))
+    assert refusal(dataset).startswith("its transforms make other items")
+
+
 @pytest.mark.parametrize("transform", [RANDOM, Compose([np.array, torch.tensor]), None])
 def test_transforms_of_pixels_alone_have_them_from_memory(root, transform):
     before = torch.get_rng_state()
