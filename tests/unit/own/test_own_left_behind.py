@@ -104,6 +104,17 @@ def test_items_that_seed_what_the_step_draws_from_are_read_before_each_step(trai
     assert said or not [reason for reason in found.values() if "seed" in reason]
 
 
+@pytest.mark.parametrize("seeding", ["torch.manual_seed(index)", "torch.manual_seed(7)", "torch.rand(1)"])
+def test_test_items_that_move_generators_are_read_anew_by_resident_too(seeding, file, tmp_path):
+    """What is trained behind an evaluation drops other units out where none of its items is read."""
+    data = inspect(write(file, TUPLE, (_CLASS, _ITEMS.replace("KEPT", f"self.first and {seeding}")), _OF_ITEMS))
+    plain, kept = (
+        run(own_spec(data, variant, epochs=3, profile="none"), tmp_path / variant)
+        for variant in ("cpu-baseline", "cpu-baseline+resident")
+    )
+    assert [e.train_loss for e in kept.epochs] == pytest.approx([e.train_loss for e in plain.epochs], rel=1e-6)
+
+
 def test_batches_that_are_written_over_one_another_are_left_to_one_process(file):
     """Workers hand out a batch's memory and go on to write the next one there: other losses, without a word."""
     found = inspect(write(file, _PLAIN, (_CLASS, _BUFFER)))

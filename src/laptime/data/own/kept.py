@@ -10,7 +10,7 @@ import torch
 
 from laptime.data.own.opened import OwnSplit
 from laptime.data.own.refused import only_tensors, same, turned
-from laptime.values.draws import drawn, put_back_drawn
+from laptime.values.draws import drawn, have_drawn, move_on, put_back_drawn
 from laptime.values.trees import Tree, mapped
 
 _READ_TWICE = 8
@@ -33,10 +33,16 @@ class KeptSplit(OwnSplit):
 
     @cached_property
     def steady(self) -> bool:
-        """Whether batches are tensors alone, with the same values each time; what reading them draws is put back."""
+        """Whether batches are tensors alone, with the same values each time, and reading them leaves generators alone.
+
+        What is trained behind an evaluation would draw otherwise without that reading. What it draws here is put back.
+        """
         few, before = range(min(_READ_TWICE, len(self))), drawn()
         try:
-            batch, again = super().batch(few), super().batch(few[::-1])
+            batch = super().batch(few)
+            move_on()
+            moved = drawn()
+            again = super().batch(few[::-1])
+            return only_tensors(batch) and same(turned(again, len(few)), batch) and not have_drawn(moved)
         finally:
             put_back_drawn(before)
-        return only_tensors(batch) and same(turned(again, len(few)), batch)
