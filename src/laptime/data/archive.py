@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
-from typing import IO
+from typing import IO, Self
 
 from laptime.data.disk import FULL, room_for
 from laptime.data.listing import IMAGE_SUFFIXES, PASSED
@@ -73,21 +73,24 @@ class _TarInfo(tarfile.TarInfo):
     """A header that is looked at before tarfile does what it says."""
 
     @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _TarInfo:
+    def fromtarfile(cls, archive: tarfile.TarFile) -> Self:
         """See tarfile, which takes a damaged header in the middle, and an end without its mark, for the end.
 
         Raises:
             tarfile.ReadError: the header is damaged, missing, or asks for more memory than any name needs.
         """
         try:
-            header = super().frombuf(buf, encoding, errors)
+            return super().fromtarfile(archive)
         except tarfile.EOFHeaderError:  # type: ignore[attr-defined]  # the mark of the end
             raise
         except tarfile.HeaderError as error:
             raise tarfile.ReadError(str(error)) from error
-        if header.type in _BEFORE and header.size > _LONGEST_HEADER:
-            raise tarfile.ReadError(f"a header of {header.size} bytes")
-        return header
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Self:
+        """What comes behind a header, see tarfile, which has this for subclasses."""
+        if self.type in _BEFORE and self.size > _LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size} bytes")
+        return super()._proc_member(archive)  # type: ignore[misc,no-any-return]
 
 
 def unpack(archive: Path, into: Path, limit: int = _LIMIT) -> None:

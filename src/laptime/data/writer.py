@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,9 +161,10 @@ class Writer:
         return tuple(means), tuple(variance**0.5 or 1.0 for variance in variances)
 
     def close(self) -> None:
-        """Closes what an error left open."""
-        for file in self._files.values():
-            file.close()
+        """Closes what an error left open, each file even where a full disk takes no more of another."""
+        with ExitStack() as files:
+            for file in self._files.values():
+                files.callback(file.close)
 
 
 @contextmanager
