@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
 from laptime.data.own.opened import OwnData
-from laptime.data.own.workers import Staying, Watch
+from laptime.data.own.workers import Staying, Watch, worker_start
 from laptime.data.tensors import ImageData
 from laptime.optimizations.augment import Augmented
 from laptime.optimizations.base import Loader, Mark, Recipe, shares, unmarked
@@ -124,6 +124,7 @@ class ItemLoader:
                 timeout=_SILENCE_S if count else 0,
                 worker_init_fn=self.watch.init if self.watch else None,
                 num_workers=count,
+                multiprocessing_context=worker_start() if count else None,
                 persistent_workers=count > 0,
                 pin_memory=page_locked(recipe),
             )

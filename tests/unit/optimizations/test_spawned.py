@@ -29,7 +29,7 @@ FORMATS = ROOT / "tests" / "golden" / "formats"
 def start(monkeypatch):
     """Yields what sets how this process starts others; put back afterwards, and what a user's file brought into it."""
     monkeypatch.setattr(sys, "path", list(sys.path))
-    before, modules = multiprocessing.get_start_method(), set(sys.modules)
+    before, modules = multiprocessing.get_start_method(allow_none=True), set(sys.modules)
     yield lambda method: multiprocessing.set_start_method(method, force=True)
     multiprocessing.set_start_method(before, force=True)
     for name in {"spawned_own", "char_transformer"} - modules:
@@ -67,7 +67,7 @@ def photographs(recipe, folder):
 
 
 def lightning(recipe, folder):
-    page = (ROOT / "docs" / "own-workload.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "lightning.md").read_text(encoding="utf-8")
     (module,) = (block for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "(LightningModule)" in block)
     return own(write(folder / "spawned_own.py", module).replace(":Workload", ":Lit"))
 
@@ -110,3 +110,16 @@ def test_a_file_of_the_users_own(start, tmp_path):
     assert len(found) == len(expected) == 10
     for one, other in zip(found, expected, strict=True):
         assert all(torch.equal(a, b) for a, b in zip(one.content[0], other.content[0], strict=True))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is the platform's own")
+def test_workers_are_forked_unless_another_start_is_chosen(recipe, start):
+    """Of Python 3.14 a fork server is the default, to which data are sent that forked workers share."""
+
+    def started():
+        return ItemLoader(replace(recipe, loading=Loading(workers=1))).loader.multiprocessing_context.get_start_method()
+
+    start(None)
+    assert started() == "fork"
+    start("spawn")
+    assert started() == "spawn"

@@ -28,7 +28,7 @@ class Frame(list):
 @pytest.fixture
 def spawned():
     """Processes start as on macOS and Windows."""
-    before = multiprocessing.get_start_method()
+    before = multiprocessing.get_start_method(allow_none=True)
     multiprocessing.set_start_method("spawn", force=True)
     yield
     multiprocessing.set_start_method(before, force=True)

@@ -8,6 +8,7 @@ import os
 import pickle
 import re
 import signal
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -51,11 +52,20 @@ _ELSEWHERE = (
 _open: list[Connection] = []
 
 
+def worker_start() -> str:
+    """How loader workers start: forked on Linux, as before Python 3.14, whose fork server shares no memory and must be
+    sent the data set; else as the user's file has set it.
+    """
+    default = multiprocessing.get_all_start_methods()[0]
+    chosen = multiprocessing.get_start_method(allow_none=True) or default
+    return "fork" if chosen == default and sys.platform == "linux" else chosen
+
+
 def refused_workers(data: OwnData) -> dict[str, str]:
     """Why worker processes can't fetch the training items: two are started, and each is asked for the same batch."""
     split, file = data.train, data.file
     makers = _makers(data)
-    if multiprocessing.get_start_method() != "fork":
+    if worker_start() != "fork":
         try:
             pickle.dumps(split.dataset)
         except Exception as error:  # whatever the user's objects raise
@@ -90,6 +100,7 @@ def _batches(few: Subset[Any], split: OwnSplit, watch: Watch) -> list[Tree]:
             few,
             batch_sampler=[list(range(len(few)))] * 2,
             num_workers=2,
+            multiprocessing_context=worker_start(),
             collate_fn=split.collate,
             timeout=PATIENCE_S,
             worker_init_fn=watch.init,
