@@ -109,6 +109,11 @@ class Kept:
         pairs = [*self._containers, *self._globals]
         return any(_differs(*pair) for pair in self._copies) or any(_replaced(*pair) for pair in pairs)
 
+    def graphs(self) -> bool:
+        """Whether tensors there hold a step's graph, which takes memory as long as they are held."""
+        large = (t for _, tensors in self._large for t, _ in tensors)
+        return any(t.grad_fn is not None for t in (*(t for t, _ in self._copies), *large))
+
     def lost(self) -> tuple[str, ...]:
         """Attributes that were too large for a copy and have been written to, as far as their versions tell."""
         found = (name for name, large in self._large if any(t._version != was for t, was in large))

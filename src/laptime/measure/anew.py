@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import islice
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from laptime.data.own.opened import OwnData
 from laptime.engine.kept import Kept
 from laptime.engine.reset import reset
-from laptime.optimizations.base import Parts, Recipe
+from laptime.optimizations.base import Parts, Recipe, constant
 from laptime.optimizations.data import settle
 from laptime.values.draws import draw_apart, seed_all
 from laptime.values.tallies import is_users, own_modules, put_back_numbers
@@ -31,6 +32,7 @@ class Anew:
     computed once they are the same. What an optimizer keeps, in a global say, the second batch's tells, for which a
     step is taken; where the warm-up has moved nothing that is known here, the first one's must do. Tensors that were
     written to are put back all the same where these losses stay: an average of the weights no loss of training shows.
+    So are those that the first steps have made and later ones write to, as one does that begins with the weights.
 
     Args:
         parts: the run's.
@@ -43,7 +45,7 @@ class Anew:
         self.losses = list[float]()
         # A trainer's own loop takes no passes, and a replayed step runs no Python that could keep anything.
         self.looks = isinstance(recipe.data, OwnData) and parts.driver is None and recipe.warmup_calls == 1
-        self.kept = self._now()
+        self.kept, self.made = self._now(), Kept(None)
 
     def begin(self) -> None:
         """Draws what the first counted step draws."""
@@ -56,6 +58,8 @@ class Anew:
         """Notes the losses of the first steps."""
         if self.looks and len(self.losses) < _LOOKED_AT:
             self.losses.append(_mean(counts))
+            if len(self.losses) == _LOOKED_AT and self.kept.moved() and not (now := self._now()).graphs():
+                self.made = now
 
     def settled(self) -> tuple[str, ...]:
         """Puts back what has to be; returns what to say of what can't be. Weights, buffers and draws move."""
@@ -66,7 +70,8 @@ class Anew:
         deep = self.kept.moved() or is_users(type(self.parts.optimizer))
         if not any(self.recipe.world.gathered(float(deep))):
             del self.losses[1:]
-        written = any(self.recipe.world.gathered(float(self.kept.written())))
+        written = any(self.recipe.world.gathered(float(self.kept.written() or self.made.written())))
+        self.made = Kept(None)
         later = self._again()
         alike = self._alike(later)
         if alike and not written:
@@ -100,7 +105,7 @@ class Anew:
     def _again(self) -> list[float]:
         """The losses of the first batches; nan where the user's code fails, as with what is done once."""
         p, found = self.parts, list[float]()
-        reset(p, self.recipe, self.saved)
+        reset(p, replace(self.recipe, make_schedule=constant), self.saved)  # the rates of the warm-up, which has none
         draw_apart(self.recipe.seed, 0, self.recipe.world.rank)
         try:
             for batch in islice(p.loader.epoch(0), len(self.losses)):

@@ -42,7 +42,7 @@ class Base:
         lightning, numbered: whether the user's own is a LightningModule; whether its steps read their batch's number.
         by_name: whether the user's own optimizer takes the net, not a list of parameters.
         begun: whether the user's own has its loader workers begin with a function.
-        modes, hooked: whether the user's own optimizer trains other weights than it judges; sets hooks on the net.
+        modes: whether the user's own optimizer trains other weights than it judges.
     """
 
     batch_size: int
@@ -60,7 +60,6 @@ class Base:
     by_name: bool = False
     begun: bool = False
     modes: bool = False
-    hooked: bool = False
     sgd: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -169,8 +168,7 @@ def _users_own(base: Base, rate: str) -> str:
     factory, given = "workload.optimizer", "model" if base.by_name else "list(model.parameters())"
     if not base.by_name and not base.lightning:
         factory = '(getattr(workload, "optimizer", None) or torch.optim.Adam)'
-    made = f"{factory}({given}, {rate})"
-    return f"optimizer = hooked_once(model, lambda: {made})" if base.hooked else f"optimizer = {made}"
+    return f"optimizer = {factory}({given}, {rate})"
 
 
 def process_lines(o: Chosen) -> list[str]:

@@ -54,7 +54,7 @@ class _Subject:
             base = replace(base, clipped=own.clip_norm is not None, schedule=own.schedule, weighted=own.weighted)
             base = replace(base, lightning=own.lightning, by_name=own.by_name, begun=own.begun)
             base = replace(base, micro_batch=own.micro_batch, numbered=own.numbered)
-            base = replace(base, modes="modes" in own.optimizer, hooked="hooks" in own.optimizer)
+            base = replace(base, modes="modes" in own.optimizer)
             return replace(base, judged=own.quality if own.quality in ("score", "error") else "")
         entry = find_workload(self.workload)
         size = self.fit.batch_size if self.fit else entry.batch_size
@@ -134,6 +134,8 @@ def _context(subject: _Subject) -> dict[str, Any]:
         **_module(subject.data),
         "boxes": base.boxes,
         "nested": own or base.boxes,
+        # Passes on shapes run code of the user's, of which nothing may be left.
+        "looked_at": o["dead_taps"] is not None or o["products"] is not None,
         "side": 0 if own else find_workload(subject.workload).image_size,
         "model_made": _model_made(base),
         "page_locked": base.boxes and base.device == "cuda",
@@ -159,7 +161,6 @@ def _context(subject: _Subject) -> dict[str, Any]:
         "clipped": base.clipped,
         "optimizer_lines": optimizer,
         "remade": any("remade(" in line for line in optimizer),
-        "hooked": any("hooked_once(" in line for line in optimizer),
         "modes": any("optimizer.train()" in line for line in optimizer),
         "spared": any("spare_copies(" in line for line in optimizer),
         "process_lines": lines.process_lines(o),

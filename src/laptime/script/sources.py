@@ -25,7 +25,8 @@ def source(module: str, *names: str) -> str:
     for node in ast.parse(text).body:
         for name in _names(node):
             found[name] = node
-    blocks = [(found[name], _block(found[name], lines)) for name in names]
+    # Several names may be of one line.
+    blocks = [(node, _block(node, lines)) for node in dict.fromkeys(found[name] for name in names)]
     printed = ""
     for place, (node, block) in enumerate(blocks):
         alone = isinstance(node, ast.Assign) and place and isinstance(blocks[place - 1][0], ast.Assign)

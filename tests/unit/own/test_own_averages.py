@@ -62,6 +62,25 @@ _LISTED = """
 _APPENDED = """        for place, p in enumerate(model.parameters() if model.training else ()):
             self.average[place] = 0.9 * self.average[place] + 0.1 * p.detach()
 """
+_EMPTY = """
+    def beside(self, net):
+        self.average = {}
+        return net
+
+    def averaged(self, model, x):
+        return torch.func.functional_call(model, self.average, (x,))
+"""
+_FILLED = """        for name, p in model.named_parameters() if model.training else ():
+            before = self.average.get(name, p.detach())
+            self.average[name] = 0.9 * before + 0.1 * p.detach()
+"""
+_NONE = _MODULE.replace("torch.optim.swa_utils.AveragedModel(net)", "None").replace("self.average(", "self.now(model)(")
+_LATER = """
+    def now(self, model):
+        if self.average is None:
+            self.average = torch.optim.swa_utils.AveragedModel(model)
+        return self.average
+"""
 _UPDATED = "        self.average.update_parameters(model) if model.training else None\n"
 _BY_TESTS = ("scores = model(x)", "scores = model(x) if model.training else self.average(x)")
 _BEGIN = "\n    def loss(self, model, batch):\n"
@@ -71,6 +90,10 @@ _WAYS = {
     "as a new dictionary": [(_BEGIN, f"{_TENSORS}{_JUDGED}{_BEGIN}{_MOVED}")],
     "as new tensors": [(_BEGIN, f"{_TENSORS}{_JUDGED}{_BEGIN}{_ENTRIES}")],
     "as parts of a list": [(_BEGIN, f"{_LISTED}{_JUDGED}{_BEGIN}{_APPENDED}")],
+    "in a dictionary that the first step fills": [(_BEGIN, f"{_EMPTY}{_JUDGED}{_BEGIN}{_FILLED}")],
+    "made by the first step": [
+        (_BEGIN, f"{_NONE}{_LATER}{_JUDGED}{_BEGIN}{_UPDATED.replace('average.up', 'now(model).up')}")
+    ],
     "read by the loss of tests": [(_BEGIN, f"{_MODULE}{_BEGIN}{_UPDATED}"), _BY_TESTS],
 }
 
@@ -91,6 +114,30 @@ def test_an_average_is_that_of_a_run_without_a_warm_up(changes, file, tmp_path):
 
 def _judged(record):
     return [e.test_loss if e.test_error is None else e.test_error for e in record.epochs]
+
+
+_CENTRED = """
+    def model(self):
+        self.center = torch.zeros(2)
+        return super().model()
+
+    def schedule(self, optimizer, steps_per_epoch, epochs):
+        return torch.optim.lr_scheduler.LinearLR(optimizer, 0.1, total_iters=steps_per_epoch * epochs)
+
+    def loss(self, model, batch):
+        scores = model(batch[0])
+        if model.training:
+            self.center = 0.9 * self.center + 0.1 * scores.detach().mean(dim=0)
+        return F.cross_entropy(scores - self.center, batch[1])
+"""
+
+
+def test_what_a_loss_keeps_is_put_back_where_a_schedule_moves_the_rates(file, tmp_path):
+    """The warm-up has none, so the losses behind it are those of its rates, too."""
+    data = inspect(write(file, _STILL.replace("class Workload:", "class Net:") + f"\n\nclass Workload(Net):{_CENTRED}"))
+    without, with_one = (run(data, tmp_path / str(n), warmup_epochs=n) for n in (0, 1))
+    assert (with_one.error, with_one.notes) == (None, without.notes)
+    assert [e.train_loss for e in with_one.epochs] == [e.train_loss for e in without.epochs]
 
 
 _ONCE = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -126,9 +127,34 @@ def run_own_scripts(
 
 
 def assert_tidy(folder: Path) -> None:
-    """The scripts in a folder have no name too many, are sorted and formatted."""
+    """The scripts in a folder have no name too many, none twice, are sorted and formatted."""
+    for script in folder.glob("*.py"):
+        defined, idle = _names(ast.parse(script.read_text(encoding="utf-8")))
+        assert len(set(defined)) == len(defined), (script.name, sorted(defined))
+        assert not idle, (script.name, sorted(idle))
     ruff = [str(Path(sys.executable).parent / "ruff")]
     lint = ["check", "--isolated", "--select", "E,F,I", "--line-length", "120", "--target-version", "py311"]
     for command in (lint, ["format", "--isolated", "--line-length", "120", "--diff"]):
         done = subprocess.run([*ruff, *command, str(folder)], check=False, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout
+
+
+def _names(script: ast.Module) -> tuple[list[str], set[str]]:
+    """What a script defines at its top level, and what of that nothing comes to that it does."""
+    uses, waiting = dict[str, set[str]](), set[str]()
+    defined = list[str]()
+    for node in script.body:
+        made = [n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+        made = [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else made
+        used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        defined += made
+        uses |= dict.fromkeys(made, used)
+        waiting |= set() if made else used
+    idle = set(uses)
+    while waiting:
+        name = waiting.pop()
+        waiting |= uses[name] & idle if name in idle else set()
+        idle.discard(name)
+    return defined, idle

@@ -18,7 +18,18 @@ for change in SPIKING:
     COMPUTED = COMPUTED.replace(*change)
 BARE = STILL.replace(", (scores.argmax(1) == y).float().mean()", "")
 MODES = STILL.replace(*FREE)
+# A tensor that each step puts in the workload, and rates that the optimizer draws when it is made.
+KEPT = """scores = model(x) - self.center
+        if model.training:
+            self.center = 0.9 * self.center + 0.1 * scores.detach().mean(dim=0)"""
+CENTRED = STILL.replace("scores = model(x)", KEPT).replace("batch_size = 16", "batch_size, center = 16, torch.zeros(2)")
+RATES = """batch_size = 16
+
+    def optimizer(self, parameters, lr):
+        return torch.optim.SGD([{"params": [p], "lr": lr * (1 + torch.rand(()).item())} for p in parameters], lr=lr)"""
+DRAWN = TUPLE.replace("batch_size = 16", RATES)
 TEXTS = {"filled": FILLED, "computed": COMPUTED, "bare": BARE, "modes": MODES, "hooks": STILL.replace(*HOOKED)}
+TEXTS |= {"centred": CENTRED, "drawn": DRAWN}
 FILES = {kind: (text, "Workload") for kind, text in TEXTS.items()}
 
 
@@ -34,7 +45,7 @@ def both(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", FILES)
 def test_a_script_trains_to_the_losses_of_the_run(kind, both):
-    """A net whose buffers are empty before its first batch begins with them so, behind its warm-up too."""
+    """What a first batch fills, what steps keep in the workload and what an optimizer draws begin as by hand."""
     assert_equal(*both[kind])
 
 

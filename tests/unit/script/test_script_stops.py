@@ -1,12 +1,14 @@
-"""Runs and printed scripts end where weights can't be put back, or samples can't be found by their items."""
+"""Runs and printed scripts end where samples can't be found by their items; runs where weights can't be put back."""
 
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tests.own_files import TUPLE
-from tests.unit.script.script_runs import inspected, run_laptime, run_own_scripts
+from tests.plain_loop import STEPPED, by_hand
+from tests.unit.script.script_runs import EPOCHS, inspected, run_laptime, run_own_scripts
 
 from laptime.data.own import refused as own_refused
 from laptime.script import print_script
@@ -44,22 +46,31 @@ _CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "variant", "told", "printed"),
-    [
-        ("pruned", "cpu-baseline", "the net has had no weight '3.weight_orig' of shape (2, 256)", "'3.weight_orig'"),
-        ("dropped", "cpu-baseline+resident", "collate_fn made 63 samples of 64 items", "made 63 samples of 64 items"),
-    ],
-)
-def test_what_would_train_something_else_ends_with_a_sentence(tmp_path, monkeypatch, kind, variant, told, printed):
+def test_samples_that_come_too_late_end_runs_and_scripts_with_a_sentence(tmp_path, monkeypatch):
     monkeypatch.setattr(own_refused, "_PATIENCE_S", 0.0)  # what is dropped comes too late for the look, as in much data
-    with inspected(tmp_path, {kind: (_CASES[kind], "Workload")}) as found:
+    variant, told = "cpu-baseline+resident", "collate_fn made 63 samples of 64 items"
+    with inspected(tmp_path, {"dropped": (_CASES["dropped"], "Workload")}) as found:
         with pytest.raises(AssertionError) as of_run:
-            run_laptime(resolve(variant), "own", found[kind], tmp_path / "run", warmup_epochs=1)
+            run_laptime(resolve(variant), "own", found["dropped"], tmp_path / "run", warmup_epochs=1)
         with pytest.raises(AssertionError) as of_script:
-            run_own_scripts(tmp_path, [(kind, variant)], found)
+            run_own_scripts(tmp_path, [("dropped", variant)], found)
     assert told in str(of_run.value)
-    assert printed in str(of_script.value)
+    assert told in str(of_script.value)
+
+
+def test_weights_that_a_step_renames_end_runs_alone_since_scripts_put_none_back(tmp_path):
+    text = (
+        _CASES["pruned"]
+        .replace("    def loss(", STEPPED)
+        .replace("batch_size = 16", "batch_size, learning_rate = 16, 0.1")
+    )
+    with inspected(tmp_path, {"pruned": (text, "Workload")}) as found:
+        with pytest.raises(AssertionError) as of_run:
+            run_laptime(resolve("cpu-baseline"), "own", found["pruned"], tmp_path / "run", warmup_epochs=1)
+        printed = run_own_scripts(tmp_path, [("pruned", "cpu-baseline")], found)["pruned|cpu-baseline"]
+        losses = by_hand(Path(found["pruned"].path), EPOCHS)
+    assert "the net has had no weight '3.weight_orig' of shape (2, 256)" in str(of_run.value)
+    assert [epoch[0] for epoch in printed] == pytest.approx(losses, abs=1e-6)
 
 
 @pytest.mark.parametrize("workload", ["cifar", "detection"])

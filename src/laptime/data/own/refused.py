@@ -272,8 +272,8 @@ def moving(names: Sequence[str]) -> str:
     if not names:
         return ""
     return (
-        f"loss() changes what the workload holds as {', '.join(names)}, which is in no checkpoint, and in a printed "
-        "script goes on from its warm-up: let the net of model() hold it, without gradient."
+        f"loss() changes what the workload holds as {', '.join(names)}, which is in no checkpoint: let the net of "
+        "model() hold it, without gradient."
     )
 
 
