@@ -26,6 +26,7 @@ from laptime.measure.loader_workers import cpu_s_by_worker, spent_s
 from laptime.measure.marks import StepMarks
 from laptime.measure.memory import peak_mib, reset_peak
 from laptime.measure.pauses import Held, watched_pauses
+from laptime.measure.ranks_apart import ranks_apart
 from laptime.measure.syncs import count_syncs
 from laptime.optimizations.base import Parts, Recipe, batches, shares
 from laptime.optimizations.data import settle
@@ -59,7 +60,7 @@ class Session:
         self.watch: CompileWatch | None = None
         self.syncs: int | None = None
         self.before: dict[str, float] = {}
-        self.told: tuple[str, ...] = ()  # what goes on from the warm-up
+        self.told: tuple[str, ...] = ()  # what goes on from the warm-up, and what ranks have each of their own
         self.cached = False  # whether an evaluation has left its memory in a GPU's allocator
 
     def warm_up(self, plan: Plan, looks: bool = False) -> float:
@@ -91,7 +92,8 @@ class Session:
         seconds = time.perf_counter() - begin
         if self.recipe.optimizer_options.get("fused") and (odd := out_of_order(self.parts.optimizer)):
             raise RunError(f"{odd}, or leave fused-optimizer out.")
-        self.told = anew.settled()
+        apart = ranks_apart(self.parts, self.recipe) if plan.warmup_epochs else ()
+        self.told = (*anew.settled(), *apart)
         reset(self.parts, self.recipe, saved)
         gc.collect()  # what the set-up has made: the collector would go through it in one of the first epochs
         return seconds

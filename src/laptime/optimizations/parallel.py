@@ -263,10 +263,15 @@ def _joined(recipe: Recipe, asked: Options) -> Recipe:
             f"a batch of {recipe.batch_size} is too small for {ranks} ranks, each of which needs two samples: give a "
             f"batch of at least {2 * ranks}, more training images, or fewer ranks."
         )
-    model = synchronized(recipe.model, recipe.device) if batchnorm == "sync" else recipe.model
+    normalized = any(isinstance(module, _BatchNorm) for module in recipe.model.modules())
+    # A net without any stays itself: there are some that can't be copied.
+    model = synchronized(recipe.model, recipe.device) if normalized and batchnorm == "sync" else recipe.model
     note = f"{ranks} ranks, {recipe.batch_size} samples a step in all"
-    if any(isinstance(module, _BatchNorm) for module in recipe.model.modules()):
+    if normalized:
         note += f"; BatchNorm normalizes by {_NORMALIZED_BY[batchnorm]}"
+    rest = len(recipe.data.train) % recipe.batch_size
+    if 1 < rest < 2 * ranks and rest < len(recipe.data.train):  # see `batches`
+        note += f"; the last {rest} samples of an epoch join the batch before them, which one process has for itself"
     return replace(recipe, model=model, forward=_weighted(recipe.forward), notes=(*recipe.notes, note))
 
 

@@ -212,7 +212,12 @@ def cut(tree: Tree, held: int, count: int) -> Tree:
 
 def divided(tree: Tree, held: int, most: int) -> list[Tree]:
     """A batch of `held` samples as the fewest batches of at most `most`, whose sizes differ by one at most."""
-    parts = torch.arange(held).tensor_split(-(-held // most))
+    return parted(tree, held, -(-held // most))
+
+
+def parted(tree: Tree, held: int, where: int | list[int]) -> list[Tree]:
+    """A batch of `held` samples in so many parts, or cut at places, as `torch.tensor_split` takes them."""
+    parts = torch.arange(held).tensor_split(where)
     return [by_sample(tree, held, lambda given, p=part: given[p[0] : p[-1] + 1]) for part in parts]  # type: ignore[misc]
 
 

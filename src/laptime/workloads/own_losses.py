@@ -11,12 +11,18 @@ from torch import nn
 
 from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own.opened import OwnData
-from laptime.values.trees import Tree, cut, divided, mapped, samples, undivided
+from laptime.values.draws import drawn, have_drawn
+from laptime.values.trees import Tree, cut, divided, mapped, parted, samples, undivided
 from laptime.workloads.base import Batch
 from laptime.workloads.own import answered, looked_at
 
 # Two sums of the same numbers.
 _ALIKE = 1e-3
+# Samples above which two parts that are no halves have at least two each.
+_UNEQUAL = 5
+
+
+Parts = tuple[tuple[float, int], ...]
 
 
 @dataclass(frozen=True)
@@ -27,12 +33,17 @@ class Losses:
         whole, again: of a batch.
         twice: of it with all its samples once more.
         parts: of its parts, each with its samples.
+        unequal: of two parts of other sizes, three and five of eight: halves may have as many labelled tokens, or
+            samples of a class, by chance, and then the mean of theirs is that of the whole; none of what can't be cut.
+        drew: whether it draws random numbers.
     """
 
     whole: float = math.nan
     again: float = math.nan
     twice: float = math.nan
-    parts: tuple[tuple[float, int], ...] = ()
+    parts: Parts = ()
+    unequal: Parts = ()
+    drew: bool = False
 
     @property
     def summed(self) -> bool:
@@ -45,8 +56,16 @@ class Losses:
 
         What draws numbers in each loss, or gives none for a part, shows nothing.
         """
-        mean = sum(loss * count for loss, count in self.parts) / max(1, sum(count for _, count in self.parts))
-        steady = math.isfinite(mean) and math.isclose(self.whole, self.again, rel_tol=_ALIKE)
+        return self._apart(self.parts, alike)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether that of a batch is no mean over its samples, as a mean over labelled tokens or by weights is none."""
+        return not (self.drew or self.summed) and self._apart(self.unequal, _ALIKE)
+
+    def _apart(self, parts: Parts, alike: float) -> bool:
+        mean = sum(loss * count for loss, count in parts) / max(1, sum(count for _, count in parts))
+        steady = bool(parts) and math.isfinite(mean) and math.isclose(self.whole, self.again, rel_tol=_ALIKE)
         return steady and not math.isclose(mean, self.whole, rel_tol=alike)
 
 
@@ -57,9 +76,12 @@ def losses_of(data: OwnData, model: nn.Module, batch: Tree) -> Losses:
     model.eval().training = isinstance(data.workload, LightningWorkload)  # its training_step(), of parts in evaluation
     try:
         with looked_at(data.workload):  # a teacher that follows, too
-            twice, parts = _twice_and_parts(data, batch, samples(batch))
+            twice, *parts = _twice_and_parts(data, batch, samples(batch))
+            begun = drawn()
             whole, again, twofold = (_loss(data, model, each) for each in (batch, batch, twice))
-            return Losses(whole, again, twofold, tuple((_loss(data, model, part), samples(part)) for part in parts))
+            drew = have_drawn(begun)
+            found, unequal = (tuple((_loss(data, model, part), samples(part)) for part in some) for some in parts)
+            return Losses(whole, again, twofold, found, unequal, drew)
     except (Exception, SystemExit):  # whatever a user's code raises where it makes batches
         return Losses()
     finally:
@@ -74,11 +96,14 @@ def _loss(data: OwnData, model: nn.Module, batch: Tree) -> float:
     return math.nan
 
 
-def _twice_and_parts(data: OwnData, batch: Tree, count: int) -> tuple[Tree, list[Tree]]:
-    """A batch of the first `count` items twice over, and its parts; what can't be cut is made of the items."""
+def _twice_and_parts(data: OwnData, batch: Tree, count: int) -> tuple[Tree, list[Tree], list[Tree]]:
+    """A batch of the first `count` items twice over, its parts, and two unequal ones; what can't be cut is made of the
+    items, and has none of these, since items may differ when they are read again.
+    """
     most = min(data.micro_batch or count, -(-count // 2))
     if undivided(batch, count) is None:
-        return cut(batch, count, 2 * count), divided(batch, count, most)
+        unequal = parted(batch, count, [count // 2 - 1]) if count > _UNEQUAL else []
+        return cut(batch, count, 2 * count), divided(batch, count, most), unequal
     items = torch.arange(count)
     parts = [data.train.batch(part.tolist()) for part in items.tensor_split(-(-count // most))]
-    return data.train.batch(items.tolist() * 2), parts
+    return data.train.batch(items.tolist() * 2), parts, []

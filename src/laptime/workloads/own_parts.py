@@ -21,6 +21,10 @@ _NORM = "its BatchNorm normalizes by micro batches, and by other samples"
 _UNEVEN = "its loss of a batch is not the mean of its micro batches'"
 _WEIGHED = "Lightning's Trainer has all micro batches of a step count alike, and those of the last batch may be smaller"
 _BETWEEN = "its loss compares the samples of a batch with each other, and ranks see a part of them each"
+_NO_MEAN = (
+    "its loss of a batch is not the mean of its parts' (a mean over labelled tokens or by weights of classes, "
+    "perhaps), and ranks see a part each: let each sample count alike"
+)
 _OBSERVED = "its net observes ranges to quantize by, and ranks see a part of a batch each"
 # Of torch and of torchao, by name: a net that has none need not import either.
 _OBSERVERS = {"ObserverBase", "FakeQuantizeBase"}
@@ -42,7 +46,7 @@ def looked_at(data: OwnData, model: nn.Module, losses: Losses, batch: Tree) -> t
     most, count = data.micro_batch, samples(batch)
     if most is None:
         between = undivided(batch, count) is None and not losses.summed and losses.apart(_SHARED)
-        apart = _BETWEEN if between else _OBSERVED if _observes(model) else ""
+        apart = _BETWEEN if between else _OBSERVED if _observes(model) else _NO_MEAN if losses.uneven else ""
         return {"whole-batch": AT_ONCE, **dict.fromkeys(_EXCHANGING if apart else (), apart)}, ""
     line = loss_line(data)
     _check_divided(data, batch, f"{line} gives a sum over the samples of a batch" if losses.summed else "")
@@ -54,7 +58,7 @@ def looked_at(data: OwnData, model: nn.Module, losses: Losses, batch: Tree) -> t
         refused |= dict.fromkeys(_EXCHANGING, f"{_NORM} where ranks share a batch")
     if any(map(has_hooks, model.parameters())):
         refused["whole-batch"] = "its weights have hooks for their gradient, which run for each micro batch"
-    if not losses.apart():
+    if not (losses.apart() or losses.uneven):
         return refused, ""
     refused |= dict.fromkeys(("whole-batch", *_EXCHANGING), _UNEVEN)
     notice = (

@@ -1,6 +1,8 @@
-"""One rank of two that opens LightningModules and makes their models, evaluates a workload, and draws by weights.
+"""One rank of two that opens LightningModules, evaluates a workload, draws by weights, and keeps what it has seen.
 
-python rank_of_own.py RESULT.json WORKLOAD.py WEIGHTED.py RANKS_A_MACHINE:LIT.py..., in the launcher's environment.
+python rank_of_own.py RESULT.json WORKLOAD.py WEIGHTED.py KEEPING.py R:LIT.py...
+
+in the environment of a launcher; R ranks stand on a machine.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from tests.unit.conftest import make_spec
 from laptime.data.own.opened import open_own
 from laptime.engine.build import build, make_recipe
 from laptime.engine.evaluate import evaluate
+from laptime.measure.epochs import Plan, Session
+from laptime.measure.marks import StepMarks
 from laptime.spec import OptimizationSpec
 from laptime.world import World, opened
 
@@ -45,11 +49,22 @@ def drawn_in(file: Path, world: World) -> dict[str, tuple[list[int], ...]]:
     return seen
 
 
-def main(result: Path, workload: str, weighted: str, asked: list[str]) -> None:
+def told_of(file: Path, world: World) -> tuple[str, ...]:
+    """What a run says behind its warm-up."""
+    data, chosen = open_own(file, "Workload"), (OptimizationSpec(name="flat-reduce"),)
+    recipe = make_recipe(make_spec(optimizations=chosen, batch_size=16), data, chosen, world)
+    marks = StepMarks()
+    session = Session(build(recipe, marks), recipe, marks, lambda *_: None)
+    session.warm_up(Plan(epochs=1, warmup_epochs=1, warmup_steps=None))
+    return session.told
+
+
+def main(result: Path, workload: str, weighted: str, keeping: str, asked: list[str]) -> None:
     seen = {}
     with opened("cpu") as world:
         seen["scores"] = scored(Path(workload), world)
         seen["drawn"] = drawn_in(Path(weighted), world)
+        seen["told"] = {Path(file).stem: told_of(Path(file), world) for file in (workload, keeping)}
         for here, _, file in (a.partition(":") for a in asked):
             os.environ["LOCAL_RANK"] = str(world.rank % int(here))
             seen[Path(file).stem] = found_in(Path(file), world)
@@ -58,4 +73,4 @@ def main(result: Path, workload: str, weighted: str, asked: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:])
+    main(Path(sys.argv[1]), *sys.argv[2:5], sys.argv[5:])

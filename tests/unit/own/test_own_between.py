@@ -31,6 +31,30 @@ def test_ranks_are_left_out_where_samples_are_compared_with_each_other(file, los
     assert "large-batch" not in refused or "sum" in refused["large-batch"]
 
 
+# As many samples of a class, or labelled ones, in both halves of the first eight.
+_ALTERNATING = ("TensorDataset(X[:64], Y[:64])", "TensorDataset(X[:64], torch.arange(64) % 2)")
+_LABELLED = "keep = (y == 1).float(); each = F.cross_entropy(scores, y, reduction='none')\n"
+_NO_MEANS = (
+    "return F.cross_entropy(scores, y, weight=torch.tensor([1.0, 8.0])), ",
+    f"{_LABELLED}        return (each * keep).sum() / keep.sum().clamp(min=1), ",
+)
+
+
+@pytest.mark.parametrize(
+    ("loss", "uneven"),
+    [
+        *((loss, True) for loss in _NO_MEANS),
+        (LOSS, False),
+        (f"{_LABELLED}        return (each * keep).mean(), ", False),
+        (_NO_MEANS[0].replace("(scores,", "(scores + torch.rand(()),"), False),  # which draws: nothing shows
+    ],
+)
+def test_ranks_are_left_out_where_a_loss_is_no_mean_over_its_samples(file, loss, uneven):
+    refused = inspect(write(file, TUPLE, _ALTERNATING, (LOSS, loss))).own.refused
+    told = {name for name, reason in refused.items() if "not the mean of its parts'" in reason}
+    assert told == ({"ddp", "flat-reduce"} if uneven else set())
+
+
 @pytest.mark.parametrize(("layer", "observes"), [("torch.ao.quantization.FakeQuantize()", True), ("nn.ReLU()", False)])
 def test_ranks_are_left_out_where_a_net_observes_ranges_to_quantize_by(file, layer, observes):
     refused = inspect(write(file, TUPLE, ("nn.Flatten(), ", f"nn.Flatten(), {layer}, "))).own.refused

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.own_files import JUDGED, WEIGHTED, write
+from tests.own_files import JUDGED, TUPLE, WEIGHTED, write
 from tests.rank_runs import run_two_ranks
 from tests.unit.conftest import make_spec
 from tests.unit.own.test_lightning_module import LIT, STEP
@@ -47,15 +47,38 @@ def lit(file: Path, per_node: bool) -> Path:
     return file
 
 
+# A queue of what was seen, an average of the loss, and what is the same on all ranks: steps, and a running BatchNorm.
+_KEEPS = """\
+        if model.training:
+            self.steps += 1
+            model[0].queue.copy_(x.mean(dim=(0, 2, 3)))
+            self.average = 0.9 * self.average + float(scores.detach().mean())
+        return F.cross_entropy(scores, y), """
+KEEPING = (
+    ("    batch_size = 16\n", "    batch_size, steps, average = 16, 0, 0.0\n"),
+    ("        return F.cross_entropy(scores, y), ", _KEEPS),
+    ("nn.ReLU(), ", "nn.BatchNorm2d(4), nn.ReLU(), "),
+    ("        return nn.Sequential(", "        net = nn.Sequential("),
+    (
+        "nn.Linear(256, 2))\n",
+        "nn.Linear(256, 2))\n        net[0].register_buffer('queue', torch.zeros(3))\n        return net\n",
+    ),
+)
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     tmp_path = tmp_path_factory.mktemp("own-ranks")
-    result, judged, weighted = (tmp_path / name for name in ("result.json", "judged.py", "weighted.py"))
+    names = ("result.json", "judged.py", "weighted.py", "keeping.py")
+    result, judged, weighted, keeping = (tmp_path / name for name in names)
+    write(keeping, TUPLE, *KEEPING)
     write(weighted, WEIGHTED, ("X[:64], Y[:64]", "X[:61], torch.arange(61)"))
     # The number of samples that it sees, in hundreds.
     write(judged, JUDGED, ("return 2 * hits / (found.sum() + true.sum())", "return len(found) / 100"))
     asked = [f"{here}:{lit(tmp_path / f'{name}.py', per_node)}" for name, (per_node, here, _) in CASES.items()]
-    run_two_ranks(Path(__file__).with_name("rank_of_own.py"), str(result), str(judged), str(weighted), *asked)
+    run_two_ranks(
+        Path(__file__).with_name("rank_of_own.py"), str(result), str(judged), str(weighted), str(keeping), *asked
+    )
     return json.loads(result.read_text())
 
 
@@ -74,6 +97,12 @@ def test_each_rank_takes_its_part_of_what_is_drawn_by_weights(found, loader):
     parts = [[int(i) for b in order.split(16) for i in b.tensor_split(2)[rank]] for rank in range(2)]
     assert found["drawn"][loader] == parts
     assert len(set(order.tolist())) < 50, "some are drawn more than once"
+
+
+def test_what_ranks_keep_each_of_their_own_is_told(found):
+    assert found["told"]["judged"] == []
+    (told,) = found["told"]["keeping"]
+    assert told.startswith("each rank has its own 0.queue, average, which follows its part of the batches")
 
 
 def test_alone_each_module_is_prepared_before_it_is_set_up(tmp_path, monkeypatch):

@@ -57,6 +57,20 @@ def test_a_note_speaks_of_batchnorm_where_there_is_some(recipe, normalized, said
     assert note == f"2 ranks, 16 samples a step in all{said}"
 
 
+@pytest.mark.parametrize(("count", "rest"), [(64, 0), (65, 0), (66, 2), (67, 3), (68, 0)])
+def test_a_note_speaks_of_samples_that_one_process_has_for_themselves(recipe, count, rest):
+    ranks = replace(recipe, data=make_data(count), model=torch.nn.Linear(2, 2), world=World(0, 2))
+    note, *_ = flat_reduce(ranks, {"batchnorm": "local"}).notes
+    assert f"; the last {rest} samples of an epoch join the batch before them" in note if rest else "join" not in note
+
+
+def test_a_net_without_batchnorm_need_not_be_copied(recipe):
+    model = torch.nn.Linear(2, 2)
+    model.held = [model.weight * 2]  # of which torch copies none
+    ranks = replace(recipe, model=model, world=World(0, 2))
+    assert flat_reduce(ranks, {"batchnorm": "sync"}).model is model
+
+
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_both_loaders_give_a_rank_the_same_samples(rank):
     recipe = make_recipe(make_spec(batch_size=16), make_data(37), (parse_optimization("flat-reduce"),), World(rank, 3))
