@@ -42,5 +42,6 @@ def test_samples_that_are_seldom_others_are_not_kept(file, draw):
 
 
 @pytest.mark.parametrize("draw", [_SEEDED, "mirrored = False"])
-def test_samples_that_draw_the_same_each_time_are_kept(file, draw):
-    assert "resident" not in inspect(write(file, TUPLE + _SET.replace("DRAW", draw), _SPLIT)).own.refused
+def test_samples_that_draw_the_same_each_time_are_kept_where_no_step_draws_behind_them(file, draw):
+    plain = TUPLE.replace("nn.Dropout(), ", "")
+    assert "resident" not in inspect(write(file, plain + _SET.replace("DRAW", draw), _SPLIT)).own.refused
