@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
-from laptime.data.own.workers import Staying
+from laptime.data.own.workers import Staying, worker_start
 from laptime.own.items import item_in
 from laptime.own.user_code import complaint
 from laptime.values.draws import SeededItems
@@ -112,7 +112,8 @@ def test_the_error_that_one_was_raised_from_is_asked_too():
 def test_a_loader_worker_hands_on_the_item_and_all_lines_of_its_error(opened):
     module = opened()
     seeded = SeededItems(Staying(Subset(module.Photos(), range(1, 100))))
-    loader = DataLoader(seeded, batch_sampler=[((0, 0), [8])], num_workers=1)
+    sampler = [((0, 0), [8])]
+    loader = DataLoader(seeded, batch_sampler=sampler, num_workers=1, multiprocessing_context=worker_start())
     error = error_of(lambda: next(iter(loader)))
     said = complaint(error, Path(module.__file__))
     assert said.startswith(

@@ -133,7 +133,7 @@ def test_complex_weights_are_trained_without_the_fused_kernel(file, tmp_path):
     assert (record.status, record.check.passed) == ("done", True)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*is deprecated")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*is (deprecated|not supported in Python)")
 @pytest.mark.parametrize(
     "changes",
     [

@@ -92,7 +92,7 @@ def test_scaled_gradients_are_clipped_at_their_own_norm(file):
     losses, _ = by_hand(sys.modules[file.stem], NORM)
     assert lap.losses == pytest.approx(losses, rel=0.02)
     sys.modules.pop(file.stem)
-    unclipped, *_ = trained(write(file, PIECES, (f"clip_norm = {NORM}", "clip_norm = None")), "fp16")
+    unclipped, *_ = trained(write(file, PIECES, (f"clip_norm = {NORM}", "clip_norm = None  # any")), "fp16")
     assert abs(unclipped.losses[-1] - losses[-1]) > 0.1 * losses[-1]
 
 
