@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import re
 
 import pytest
 
@@ -14,6 +15,7 @@ from laptime.catalogue import (
     STATISTICAL,
     WORKLOADS,
     find_optimization,
+    find_workload,
     in_stage_order,
     options_of,
     parse_optimization,
@@ -129,3 +131,21 @@ def test_setting_an_option_of_an_absent_optimization_is_refused():
         with_options(resolve("cpu-resident"), ("large-batch.size=128",))
     with pytest.raises(UsageError, match="form"):
         with_options(resolve("cpu-optimized"), ("size=128",))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("cifr", "unknown workload 'cifr': did you mean cifar?"),
+        ("s3://bucket/data", "unknown workload 's3://bucket/data': known: cifar, detection, eurosat."),
+        ("Untitled.ipynb", "with %%writefile my_train.py, and give my_train.py:workload."),
+        ("nb/Train.ipynb:Net", "'nb/Train.ipynb' is a notebook"),
+        ("nb/Train.ipynb:Net", "and give my_train.py:Net."),
+        ("package.train:workload", "give the path of your training, package/train.py:workload."),
+        ("./a/train:workload", "give the path of your training, ./a/train.py:workload."),
+        ("train:", "give the path of your training, train.py:NAME."),
+    ],
+)
+def test_a_name_that_is_no_workload_says_what_to_write(name, said):
+    with pytest.raises(UsageError, match=re.escape(said)):
+        find_workload(name)

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from laptime.catalogue.entries import Class, OptimizationEntry, OptionEntry, Preset, WorkloadEntry
 from laptime.catalogue.ladders import COMPILE_RUNGS, DEVICES, LADDERS, PARALLEL, RUNGS, STAGES, STATISTICAL, WITHOUT
 from laptime.catalogue.optimizations import OPTIMIZATIONS
-from laptime.catalogue.own import is_own, own_entry
+from laptime.catalogue.own import is_own, own_entry, refuse_elsewhere
 from laptime.catalogue.trajectory import LARGE_BATCHES, LINEAR_WARMUP
 from laptime.catalogue.workloads import WORKLOADS
 from laptime.errors import UsageError, shorten, unknown
@@ -48,6 +48,7 @@ def find_workload(name: str) -> WorkloadEntry:
     for entry in WORKLOADS:
         if entry.name == name:
             return entry
+    refuse_elsewhere(name)
     raise unknown("workload", name, [w.name for w in WORKLOADS])
 
 

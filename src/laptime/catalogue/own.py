@@ -23,6 +23,26 @@ def is_own(name: str) -> bool:
     return name.partition(":")[0].endswith(".py")
 
 
+def refuse_elsewhere(name: str) -> None:
+    """Says what to write where a name means code of the user's that is no file of Python's.
+
+    Raises:
+        UsageError: it names a notebook, or a module as an import does.
+    """
+    file, colon, attribute = name.partition(":")
+    if file.endswith(".ipynb"):
+        raise UsageError(
+            f"{shorten(file)!r} is a notebook, and each process imports the training from a file: begin the cell that "
+            f"defines it with %%writefile my_train.py, and give my_train.py:{attribute or 'workload'}."
+        )
+    if colon and file and not attribute.startswith("/"):
+        path = file if "/" in file else file.replace(".", "/")
+        raise UsageError(
+            f"{shorten(name)!r} names no file of yours and no workload of laptime's: give the path of your training, "
+            f"{shorten(path)}.py:{shorten(attribute) or 'NAME'}."
+        )
+
+
 def resolved(name: str) -> str:
     """A workload's name with the file's whole path, so that one file has one name; others stay as they are."""
     file, _, attribute = name.partition(":")

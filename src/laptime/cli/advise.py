@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from laptime.cli.bars import bars_are_drawn
 from laptime.cli.fetched import fetched_run
 from laptime.errors import DataError, RunError, UsageError, shorten
 
@@ -97,10 +98,10 @@ def _read_file(path: Path) -> Subject:
 
 @contextmanager
 def _progress() -> Iterator[Told]:
-    """A bar where stderr is a terminal: a trace of 2 GB takes a minute and more."""
+    """A bar where one can be drawn: a trace of 2 GB takes a minute and more."""
     from laptime.trace.reader import untold
 
-    if not sys.stderr.isatty():
+    if not bars_are_drawn():
         yield untold
         return
     from rich.console import Console

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from laptime.cli.bars import bars_are_drawn
 from laptime.cli.options import DATA, JSON, WORKLOAD
 from laptime.cli.strict import Command
 from laptime.places import find_places
@@ -70,13 +70,13 @@ def _names(classes: tuple[str, ...], limit: int = 20) -> str:
 
 @contextmanager
 def _bar() -> Iterator[OnProgress]:
-    """A bar on stderr where that is a terminal, a few sentences elsewhere."""
+    """A bar on stderr where one can be drawn, a few sentences elsewhere."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from laptime.ladder.data import in_words
 
-    if not sys.stderr.isatty():
+    if not bars_are_drawn():
         yield in_words(lambda text: typer.echo(text, err=True))
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())

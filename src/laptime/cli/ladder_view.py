@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
@@ -12,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from laptime.cli.bars import bars_are_drawn
 from laptime.cli.ladder_plan import plan_only, too_small
 from laptime.cli.options import chosen_profile, typed
 from laptime.cli.words import command
@@ -109,8 +109,8 @@ def _reached(epoch: EpochRecord) -> str:
 
 @contextmanager
 def view() -> Iterator[View]:
-    """A view on stderr; a bar only where that is a terminal."""
-    if not sys.stderr.isatty():
+    """A view on stderr; a bar only where one can be drawn."""
+    if not bars_are_drawn():
         yield View(None)
         return
     columns = (

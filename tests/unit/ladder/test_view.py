@@ -3,6 +3,7 @@
 import os
 import signal
 import sqlite3
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -11,7 +12,7 @@ from tests.unit.conftest import make_spec
 
 from laptime.artifacts import epoch_line
 from laptime.cli.ladder_plan import plan_only
-from laptime.cli.ladder_view import View, _through
+from laptime.cli.ladder_view import View, _through, view
 from laptime.ladder.request import make_request
 from laptime.records import EpochRecord, RunRecord
 
@@ -118,3 +119,21 @@ def test_a_plan_of_a_users_training_says_that_nobody_has_looked_into_its_file(tm
     file.write_text("workload = 1\n", encoding="utf-8")
     plan_only(make_request(workload=f"{file}:workload", device="cpu", variants=named or None), as_json=False)
     assert ("What is not for your training is found when the ladder begins" in capsys.readouterr().out) == told
+
+
+@pytest.mark.parametrize("notebook", [False, True])
+def test_a_bar_is_drawn_on_a_terminal_but_not_on_a_notebooks(monkeypatch, notebook):
+    """A notebook keeps each of the ten pictures a second; a terminal draws over the last one."""
+    if notebook:
+        monkeypatch.setenv("JPY_PARENT_PID", str(os.getpid()))
+    else:
+        monkeypatch.delenv("JPY_PARENT_PID", raising=False)
+    monkeypatch.setenv("TERM", "xterm-color")
+    reader, writer = os.openpty()
+    with os.fdopen(reader, "rb", buffering=0) as shown, os.fdopen(writer, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with view() as told:
+            told.say("Probing this machine")
+        written = shown.read(4096).decode()
+    assert "Probing this machine" in written
+    assert ("\x1b[2K" in written) is not notebook
