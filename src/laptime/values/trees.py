@@ -21,6 +21,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 # What objects of others call the number of their samples: torch_geometric's, and those of DGL and torchtext.
 _COUNTED = ("num_graphs", "batch_size")
+# Names and numbers, of which a batch holds a list for its samples, or one for all of them.
+_PLAIN = (str, bytes, int, float)
 
 Tree = Any
 """A tensor, a tuple, list, dictionary or dataclass of trees, or anything else."""
@@ -189,7 +191,7 @@ def by_sample(tree: Tree, held: int, change: Callable[[Any], Any]) -> Tree:
     if any(map(movable, leaves(tree))):
         return tree
     if listed(tree) is None:
-        return mapped(tree, lambda tensor: change(tensor) if has_each(tensor, held) else tensor)
+        return _in_rows(tree, held, change)
 
     def changed(part: Tree) -> Tree:
         return change(part) if isinstance(part, tuple | list) and len(part) == held else part
@@ -198,6 +200,24 @@ def by_sample(tree: Tree, held: int, change: Callable[[Any], Any]) -> Tree:
         return _filled(tree, {name: changed(part) for name, part in tree.items()})
     parts = [changed(part) for part in tree]
     return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+
+
+def _in_rows(tree: Tree, held: int, change: Callable[[Any], Any]) -> Tree:
+    """See `by_sample`, for a batch that is made of tensors [B, ...] and of lists of names or numbers."""
+    if named(tree, held):
+        return change(tree)
+    if isinstance(tree, Mapping):
+        return _filled(tree, {name: _in_rows(value, held, change) for name, value in tree.items()})
+    if isinstance(tree, tuple | list) and not isinstance(tree, PackedSequence):
+        parts = [_in_rows(value, held, change) for value in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return mapped(tree, lambda tensor: change(tensor) if has_each(tensor, held) else tensor)
+
+
+def named(tree: Tree, held: int) -> bool:
+    """Whether it is a list of a name or a number for each of `held` samples, as collating texts makes one."""
+    rows = isinstance(tree, tuple | list) and len(tree) == held > 0
+    return rows and all(isinstance(each, _PLAIN) for each in tree)
 
 
 def cut(tree: Tree, held: int, count: int) -> Tree:
@@ -224,7 +244,7 @@ def parted(tree: Tree, held: int, where: int | list[int]) -> list[Tree]:
 def undivided(tree: Tree, held: int) -> str | None:
     """What of a batch of `held` samples has no entry for each and is no single number, in words; None without any."""
     if listed(tree) is None:
-        parts = [leaf for leaf in leaves(tree) if leaf is not None]
+        parts = [leaf for leaf in _unnamed(tree, held) if leaf is not None]
         odd = (p for p in parts if not isinstance(p, Tensor) or (p.dim() and not has_each(p, held)))
     else:
         parts = list(tree.values()) if isinstance(tree, Mapping) else list(tree)
@@ -234,3 +254,14 @@ def undivided(tree: Tree, held: int) -> str | None:
         sparse = "" if found.layout == torch.strided else "sparse "
         return f"a {sparse}tensor of shape {tuple(found.shape)}"
     return None if found is None else f"a {type(found).__name__}"
+
+
+def _unnamed(tree: Tree, held: int) -> list[Any]:
+    """Its leaves, but for lists of names or numbers, and for numbers that stand by themselves, which are of all."""
+    if named(tree, held):
+        return []
+    if not isinstance(tree, Mapping | tuple | list):
+        return leaves(tree)
+    parts = list(tree.values()) if isinstance(tree, Mapping) else list(tree)
+    alone = isinstance(tree, Mapping) or not all(isinstance(part, _PLAIN) for part in parts)
+    return [leaf for p in parts if not (alone and isinstance(p, int | float)) for leaf in _unnamed(p, held)]

@@ -37,6 +37,24 @@ ROWS = [
     ),
     POINTS[-1],
 ]
+# A name for each sample, and a number for all of them.
+NAMES = [
+    (
+        "    def data(self):\n",
+        """    def collate_fn(self, items):
+        x, y = torch.utils.data.default_collate(items)
+        return x, y, {"file": [f"image {int(each)}" for each in y], "share": 0.5}
+
+    def data(self):\n""",
+    ),
+    (
+        "        x, y = batch\n",
+        """        x, y, of = batch
+        assert of["file"] == [f"image {int(each)}" for each in y], of
+        assert of["share"] == 0.5
+""",
+    ),
+]
 TOLD = "batches go through the net in parts of at most {} samples, except with whole-batch"
 NORM = ("nn.ReLU(), ", "nn.BatchNorm2d(4), nn.ReLU(), ")
 
@@ -60,6 +78,7 @@ def learnt(file, text, *changes, added=()):
         (PIECES, POINTS, 2, [2] * 30 + [1], ("fused-optimizer",)),
         (PIECES, POINTS, 5, [4] * 12 + [5, 4, 4], ("graph", "ema")),
         (DICTIONARY, ROWS, 12, [8] * 6 + [7, 6], ()),
+        (PIECES, [*POINTS, *NAMES], 8, [8] * 6 + [7, 6], ()),
         (ENCODED, ROWS, 3, [3, 3, 3, 3, 2, 2] * 3 + [3, 3, 3, 2, 2], ("no-reads",)),
     ],
 )

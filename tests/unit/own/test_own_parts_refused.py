@@ -129,7 +129,7 @@ def test_a_later_batch_that_can_t_be_divided_ends_the_run():
             TUPLE,
             [
                 in_parts(8),
-                (LABELS, COLLATE.format("x, y, ['a'] * len(items)") + LABELS),
+                (LABELS, COLLATE.format("x, y, ['of', 'all']") + LABELS),
                 ("x, y = batch", "x, y, _ = batch"),
             ],
             r"holds a str.* let each tensor be \[B, ...\], or leave micro_batch_size out",

@@ -114,6 +114,9 @@ def test_a_batch_is_divided_into_the_fewest_parts_of_nearly_one_size(held, most,
     assert [len(part["x"]) for part in parts] == sizes
     assert torch.cat([part["x"] for part in parts]).equal(batch["x"])
     assert {(part["scale"].item(), part["none"]) for part in parts} == {(2.0, None)}
+    named = divided((batch["x"], {"file": [*"abcdefg"[:held]], "share": 0.3}), held, most)
+    assert [(len(of["file"]), of["share"]) for _, of in named] == [(n, 0.3) for n in sizes]
+    assert "".join(name for _, of in named for name in of["file"]) == "abcdefg"[:held]
     listed = divided(([*range(held)], ({"box": torch.ones(1)},) * held), held, most)
     assert [(len(images), len(targets)) for images, targets in listed] == [(n, n) for n in sizes]
     assert [i for images, _ in listed for i in images] == [*range(held)]
@@ -124,7 +127,14 @@ def test_a_batch_is_divided_into_the_fewest_parts_of_nearly_one_size(held, most,
     [
         ((torch.ones(4, 3), torch.ones(()), None), None),
         ((torch.ones(4, 3), torch.ones(2, 9)), "a tensor of shape (2, 9)"),
-        ((torch.ones(4, 3), ["a", "b", "c", "d"]), "a str"),
+        ((torch.ones(4, 3), ["a", "b", "c", "d"]), None),
+        ({"x": torch.ones(4, 3), "of": {"file": ("a", "b", "c", "d"), "epoch": 3}}, None),
+        ((torch.ones(4, 3), 0.3, [1, 2, 3, 4]), None),
+        ((torch.ones(4, 3), ["a", "b", "c"]), "a str"),
+        ((torch.ones(4, 3), [0.3, 0.7]), "a float"),
+        ((torch.ones(4, 3), [0.3, 7]), "a float"),
+        ((torch.ones(4, 3), "a"), "a str"),
+        ((torch.ones(4, 3), [["a"], ["b"], ["c"], ["d"]]), "a str"),
         (([1, 2, 3, 4], [{}] * 4), None),
         (([1, 2, 3, 4], [{}] * 4, [5, 6]), "a list"),
         ({"images": [1, 2, 3, 4], "targets": [{}] * 4, "of": "a"}, "a str"),
