@@ -124,11 +124,9 @@ def test_a_plan_of_a_users_training_says_that_nobody_has_looked_into_its_file(tm
 @pytest.mark.parametrize("notebook", [False, True])
 def test_a_bar_is_drawn_on_a_terminal_but_not_on_a_notebooks(monkeypatch, notebook):
     """A notebook keeps each of the ten pictures a second; a terminal draws over the last one."""
-    if notebook:
-        monkeypatch.setenv("JPY_PARENT_PID", str(os.getpid()))
-    else:
-        monkeypatch.delenv("JPY_PARENT_PID", raising=False)
-    monkeypatch.setenv("TERM", "xterm-color")
+    kernel = {"TERM": "xterm-color", "PAGER": "cat", "GIT_PAGER": "cat"}
+    for name, value in (kernel if notebook else {**kernel, "PAGER": "less"}).items():
+        monkeypatch.setenv(name, value)
     reader, writer = os.openpty()
     with os.fdopen(reader, "rb", buffering=0) as shown, os.fdopen(writer, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
