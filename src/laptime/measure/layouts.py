@@ -113,7 +113,7 @@ def _both_ways(layer: _Layer, recipe: Recipe) -> tuple[float, float]:
     sides = []
     for layout in _FORMATS:
         conv = copy.deepcopy(layer.conv).to(recipe.device).to(memory_format=layout)
-        images = torch.randn(layer.shape, device=recipe.device).to(memory_format=layout)
+        images = torch.randn(layer.shape, dtype=conv.weight.dtype, device=recipe.device).to(memory_format=layout)
         sides.append((conv, images if layer.begins else images.requires_grad_()))
     rounds = [[layer_s(conv, images, recipe) for conv, images in sides] for _ in range(_ROUNDS + 1)][1:]
     first, second = zip(*rounds, strict=True)

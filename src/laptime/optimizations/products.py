@@ -127,7 +127,7 @@ def faster(conv: nn.Conv2d, product: ProductConv2d, recipe: Recipe) -> bool:
         product.geometry.size,
         product.geometry.size,
     )
-    images = torch.randn(shape, device=recipe.device)
+    images = torch.randn(shape, dtype=conv.weight.dtype, device=recipe.device)
     if recipe.channels_last:
         images = images.to(memory_format=torch.channels_last)
     images.requires_grad_()

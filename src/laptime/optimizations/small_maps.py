@@ -165,10 +165,13 @@ def dense_route(geometry: Geometry, largest: int) -> Route | None:
 
 
 def in_precision(product: Callable[..., Tensor], images: Tensor, *rest: Any) -> Tensor:
-    """Custom functions are unknown to autocast, so its precision is applied here, as for a convolution."""
+    """Custom functions are unknown to autocast, so its precision is applied here, as for a convolution.
+
+    It leaves float64 as it is.
+    """
     device = images.device.type
     # On shapes alone there is none. Asking torch whether there is breaks a compiled graph in 2.11.
-    if not images.is_meta and torch.is_autocast_enabled(device):
+    if not images.is_meta and images.dtype != torch.float64 and torch.is_autocast_enabled(device):
         images = images.to(torch.get_autocast_dtype(device))
     return product(images, *rest)
 

@@ -60,7 +60,7 @@ from laptime.workloads.own_losses import losses_of
 from laptime.workloads.own_optimizer import apart, begun_with, habits, left_out, scattered, stepped_by_others, unfused
 from laptime.workloads.own_parts import looked_at
 from laptime.workloads.own_schedule import falling, walked
-from laptime.workloads.own_step import fails_in_bf16, stepped
+from laptime.workloads.own_step import fails_in_bf16, in_double, stepped
 
 _ITEMS = 8
 _CLASSIFIER = "it needs an image classifier of laptime's own, whose batches are images with one class each"
@@ -111,6 +111,7 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
         **own_refused.of_step(step.uncopied, losses.summed, step.counted, step.twice),
         **updated,
         **unrounded,
+        **in_double(step.model),
         **refused_workers(data),
         **length_refusals(data.workload),
         **(data.workload.refused if isinstance(data.workload, LightningWorkload) else {}),

@@ -238,6 +238,13 @@ def _backward(data: OwnData, model: nn.Module, batch: Tree, loss: Tensor) -> Non
         raise RunError(f"backward through loss() failed: {told}.") from error
 
 
+def in_double(model: nn.Module) -> dict[str, str]:
+    """Why faster precisions are left out of a net in float64: neither autocast nor TF32 touches its numbers."""
+    kinds = {p.dtype for p in model.parameters() if p.is_floating_point()}
+    told = "its weights are float64, which it leaves as they are"
+    return dict.fromkeys(("bf16", "fp16", "tf32"), told) if kinds == {torch.float64} else {}
+
+
 def fails_in_bf16(data: OwnData, model: nn.Module, batch: Tree, kind: str) -> dict[str, str]:
     """Why bf16 is left out on `cpu` or `cuda` here: a step fails in it, as with observers, or without a kernel.
 
