@@ -4,10 +4,13 @@ import pytest
 import torch
 from tests.own_files import TUPLE, own_spec, write
 from tests.plain_loop import STEPPED, by_hand, run
+from tests.unit.script.script_runs import run_scripts
 
 from laptime.engine.build import make_recipe, open_data
 from laptime.measure.layouts import measure_layouts
 from laptime.preflight.inspecting import inspect
+from laptime.script import print_script
+from laptime.variants import resolve
 
 # Two convolutions on small maps, which products compute otherwise: one as patches, one as a block.
 _NET = "nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.Linear(256, 2))"
@@ -18,7 +21,8 @@ _DOUBLE = "its weights are float64, which it leaves as they are"
 
 def _found(file, kind):
     numbers = ("manual_seed(0))\nY", f"manual_seed(0)).to(torch.{kind})\nY")
-    return inspect(write(file, TUPLE, numbers, (_NET, _SMALL.replace("KIND", kind)), ("    def loss(", STEPPED)))
+    rate = ("    batch_size = 16\n", "    batch_size = 16\n    learning_rate = 0.1\n")
+    return inspect(write(file, TUPLE, numbers, rate, (_NET, _SMALL.replace("KIND", kind)), ("    def loss(", STEPPED)))
 
 
 @pytest.mark.parametrize("kind", ["float64", "bfloat16"])
@@ -48,3 +52,11 @@ def test_of_float64_no_precision_is_tried_and_products_compute_in_it(file, tmp_p
         assert done.error is None
         assert done.notes == ("as products: 1, 3",)
         assert [e.train_loss for e in done.epochs] == pytest.approx(truth, rel=1e-12)
+
+
+def test_a_printed_script_times_them_so_too(file, tmp_path):
+    found = _found(file, "float64")
+    truth = by_hand(file, 2)
+    text = print_script(resolve("cpu-baseline+products"), "own", found)
+    (printed,) = run_scripts(tmp_path, {"products": (text, [])}).values()
+    assert [loss for loss, *_ in printed] == pytest.approx(truth, rel=1e-6)
