@@ -41,11 +41,13 @@ def test_it_trains_as_by_hand(file, tmp_path, seed):
     found = inspect(f"{file}:Workload")
     truth = by_hand(file, 2)
     tried = [name for name in _EXACT if name.partition(":")[0] not in found.own.refused and _same(name, traits)]
-    for variant in ("cpu-baseline", *(f"cpu-baseline+{name}" for name in tried)):
+    together = [name for name in tried if not name.startswith(("workers", "whole-batch"))]
+    variants = ["cpu-baseline", *(f"cpu-baseline+{name}" for name in tried), "+".join(["cpu-baseline", *together])]
+    for variant in variants:
         done = run(own_spec(found, variant, epochs=2, learning_rate=0.01, profile="none"), tmp_path / variant[13:])
         assert done.error is None, (variant, traits, done.error)
         losses = [(e.train_loss, e.test_loss) for e in done.epochs]
         assert losses == [pytest.approx(each, rel=1e-9) for each in truth], (variant, traits)
-    text = print_script(resolve("cpu-baseline"), "own", found)
-    (printed,) = run_scripts(tmp_path, {"baseline": (text, [])}).values()
-    assert [line[0] for line in printed] == pytest.approx([loss for loss, _ in truth], rel=1e-6), traits
+    scripts = {name: (print_script(resolve(name), "own", found), []) for name in (variants[0], variants[-1])}
+    for name, printed in run_scripts(tmp_path, scripts).items():
+        assert [line[0] for line in printed] == pytest.approx([loss for loss, _ in truth], rel=1e-6), (name, traits)
