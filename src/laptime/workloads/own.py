@@ -23,6 +23,7 @@ from laptime.spec import RunSpec
 from laptime.values.draws import drawn, put_back_drawn
 from laptime.values.hooks import hooked_once
 from laptime.values.judging import set_mode
+from laptime.values.momenta import begun_late
 from laptime.values.tallies import Unwritten, globals_of, numbers_of, put_back_numbers, untouched
 from laptime.values.trees import mapped, tensors
 from laptime.workloads.base import Batch, Output
@@ -234,7 +235,7 @@ def remade(made: Optimizer, **options: Any) -> Optimizer:
     anew = type(made)([{**g, **wanted} for g in made.param_groups], **{**known, **wanted})
     if made.state:  # a checkpoint's moments, which the user's code has loaded
         anew.load_state_dict({**anew.state_dict(), "state": made.state_dict()["state"]})
-    return anew
+    return begun_late(anew) if wanted.get("fused") else anew
 
 
 def check_stepped(made: object, function: str, told: str) -> None:

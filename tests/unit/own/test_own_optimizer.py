@@ -2,10 +2,14 @@
 
 import pytest
 from tests.own_files import DICTIONARY, TUPLE, own_spec, place, write
+from tests.plain_loop import STEPPED, run
+from tests.unit.script.script_runs import run_scripts
 
 from laptime import worker
 from laptime.errors import UsageError
 from laptime.preflight.inspecting import inspect
+from laptime.script import print_script
+from laptime.variants import resolve
 
 _MADE = "SGD(parameters, lr=lr, momentum=0.9)"
 _BODY_AND_HEAD = 'SGD([{"params": body, "lr": lr / 10}, {"params": [w, b]}], lr=lr, momentum=0.9)'
@@ -221,3 +225,46 @@ def test_an_optimizer_without_a_fused_kernel_begins_without_moments(file, made):
     assert refused["fused-optimizer"] == "RMSprop has no fused kernel"
     assert not any("moments" in reason for reason in refused.values())
     assert not {"channels-last", "graph"} & set(refused)
+
+
+# Blocks that are left out by chance, so that some weights get their first gradient later than others.
+_CLASS = "\nclass Workload:"
+_DEPTH = """
+class Depth(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Linear(192, 192) for _ in range(4))
+        self.head = nn.Linear(192, 2)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        for block in self.blocks:
+            if torch.rand(()) < 0.4:
+                x = x + torch.relu(block(x))
+        return self.head(x)
+
+
+class Workload:"""
+
+
+@pytest.mark.parametrize("dampening", [0.0, 0.1])
+def test_fused_sgd_takes_weights_whose_first_gradient_comes_late(file, tmp_path, dampening):
+    """Dampened, momenta of zeros would be others, and torch's own words stay."""
+    own = STEPPED.replace("momentum=0.9", f"momentum=0.9, dampening={dampening}") + "self, model, batch)"
+    net = "nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.ReLU(), nn.Dropout(), nn.Flatten(), nn.Linear(256, 2))"
+    rate = ("    batch_size = 16\n", "    batch_size = 16\n    learning_rate = 0.1\n")
+    data = inspect(
+        write(file, TUPLE, (_CLASS, _DEPTH), (net, "Depth()"), ("    def loss(self, model, batch)", own), rate)
+    )
+    plain, done = (
+        run(own_spec(data, f"cpu-baseline{more}", learning_rate=0.1, epochs=2, check=False), tmp_path / f"run{more}")
+        for more in ("", "+fused-optimizer")
+    )
+    truth = [e.train_loss for e in plain.epochs]
+    if dampening:
+        assert "expected Tensor as element" in done.error
+        return
+    assert [e.train_loss for e in done.epochs] == pytest.approx(truth, rel=1e-5)
+    text = print_script(resolve("cpu-baseline+fused-optimizer"), "own", data)
+    (printed,) = run_scripts(tmp_path, {"fused": (text, [])}).values()
+    assert [loss for loss, *_ in printed] == pytest.approx(truth, rel=1e-5)
