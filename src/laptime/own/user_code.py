@@ -89,7 +89,7 @@ def complaint(
         return lacks
     kind, text = _what(error)
     known = next((f"; {helps}" for words, helps in _REMEDIES.items() if re.search(words, text)), "")
-    remedy = known or _unparsed(error) or _ended(error) or _unset(error) or _uninstalled(error)
+    remedy = known or _unparsed(error) or _ended(error) or _unset(error) or _uninstalled(error, path)
     at = f", at {found}" if item and (found := item_in(error)) else ""
     said = f"{kind}: {shorten(text, _LONGEST)}{at}{remedy}" if text else f"{kind}{at}"
     return f"{said}{place_in(path, _behind(path, error) or blamed, makers)}"
@@ -151,10 +151,12 @@ def raised_by_hand(error: BaseException) -> bool:
     return any(i.opname == "RAISE_VARARGS" and i.offset == stack.tb_lasti for i in dis.get_instructions(code))
 
 
-def _uninstalled(error: BaseException) -> str:
+def _uninstalled(error: BaseException, path: Path) -> str:
     """What helps where a module is missing; of one within a package that is there, its name alone tells what."""
     if not isinstance(error, ModuleNotFoundError) or not error.name or "." in error.name:
         return ""
+    if error.name in (folder.name for folder in path.parents):
+        return f"; it is the file's own package: install that (pip install -e), or start laptime above {error.name}/"
     return f"; install what it belongs to where laptime is ({sys.prefix}), or put it beside the file"
 
 
