@@ -45,7 +45,8 @@ class OwnSpec(Frozen):
         attribute, name: the file's name for the workload, and the workload's own.
         quality: `score` or `error` (less is better) of an evaluation of its own, else `accuracy` or `loss` of its loss.
         refused: optimizations that are not for it, each with the reason.
-        file, beside: SHA-256 of the file and of the user's modules that it imports (paths from its folder, or whole).
+        file, beside: SHA-256 of the file and of the user's modules that it imports and settings that it reads (paths
+            from its folder, or whole).
         lightning, numbered, schedule: it is a LightningModule; whose steps read their batch's number; has a schedule.
         clip_norm, micro_batch: the largest norm of its gradient, and samples that go through its net at once, if any.
         by_name, weighted, begun: its optimizer(model, lr) takes the net; it draws by weights; has a `worker_init_fn`.

@@ -40,20 +40,25 @@ def ask_where(pid: int) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         root, until = psutil.Process(pid), time.monotonic() + _PATIENCE_S
         for process in (root, *root.children(recursive=True)):
-            if _has(process.pid, "SigCgt"):
+            if _has(process.pid, _WHERE, "SigCgt"):
                 # A main thread that holds the signal back, for another one to take, looks as if it were still writing.
-                waited_for = () if _has(process.pid, "SigBlk") else _UNANSWERED
+                waited_for = () if _has(process.pid, _WHERE, "SigBlk") else _UNANSWERED
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.send_signal(_WHERE)
-                    while _has(process.pid, *waited_for) and time.monotonic() < until:
+                    while _has(process.pid, _WHERE, *waited_for) and time.monotonic() < until:
                         time.sleep(_LOOK_EVERY_S)
                     time.sleep(_ANSWER_S)  # whoever reads it needs a turn
 
 
-def _has(pid: int, *masks: str) -> bool:
-    """Whether the signal is in one of a process's masks, by their names in Linux's /proc."""
+def dies_of(pid: int, number: signal.Signals) -> bool:
+    """Whether a signal would end a process, that has set no handler for it yet perhaps; False where nothing tells."""
+    return Path(f"/proc/{pid}/status").is_file() and not _has(pid, number, "SigCgt", "SigIgn")
+
+
+def _has(pid: int, number: signal.Signals, *masks: str) -> bool:
+    """Whether a signal is in one of a process's masks, by their names in Linux's /proc."""
     with contextlib.suppress(OSError, ValueError):
         lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace").splitlines()
         found = [int(line.partition(":")[2], 16) for line in lines if line.partition(":")[0] in masks]
-        return any(mask >> (_WHERE - 1) & 1 for mask in found)
+        return any(mask >> (number - 1) & 1 for mask in found)
     return False

@@ -14,7 +14,7 @@ from laptime.catalogue.own import resolved
 from laptime.compare.comparison import compare
 from laptime.compare.load import load
 from laptime.compare.sides import load_sides
-from laptime.data.own.importing import digest_of
+from laptime.data.own.importing import belonging, digest_of
 from laptime.errors import DataError, RunError, TrackingError, UsageError, shorten
 from laptime.ladder.data import fetch_data, in_words
 from laptime.ladder.opening import attended, catch_up, plan_of
@@ -210,8 +210,9 @@ def _require_own(path: Path, own: OwnSpec, ladder: str) -> None:
     if own.file and not path.is_file():
         raise DataError(f"{path}, which the ladder {ladder} trains, is gone: bring it back, or start a new ladder.")
     if own.file and digest_of(path, own.beside) != own.file:
-        modules = " or a module that it imports" if own.beside else ""
-        raise DataError(f"{path}{modules} is not what the ladder {ladder} began with: start a new ladder.")
+        raise DataError(
+            f"{path}{belonging(own.beside)} is not what the ladder {ladder} began with: start a new ladder."
+        )
 
 
 def _opened(

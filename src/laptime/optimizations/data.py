@@ -18,8 +18,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms
 
+from laptime.data.own.begun import worker_start
 from laptime.data.own.opened import OwnData
-from laptime.data.own.workers import Staying, Watch, worker_start
+from laptime.data.own.workers import Staying, Watch
 from laptime.data.tensors import ImageData
 from laptime.optimizations.augment import Augmented
 from laptime.optimizations.base import Loader, Mark, Recipe, shares, unmarked

@@ -25,10 +25,12 @@ _LONGEST = 300
 # With which argparse ends a process.
 _WRONG_ARGUMENTS = 2
 _BROUGHT = "leave .cuda() and .to(...) out, since net and batches are brought to the run's device"
+_WRAPPED = "leave it out, since the rungs ddp and dp wrap the net"
 _FLOATS = "the net's weights are floats of 32 bits, which numpy's are not by themselves: give it inputs.float()"
 # What words of torch's and Python's own say of a mistake that is often made, as patterns, with what helps.
 _REMEDIES = {
-    "Default process group has not been initialized": "leave it out, since the rungs ddp and dp wrap the net",
+    "Default process group has not been initialized|environment variable RANK expected|^FSDP needs": _WRAPPED,
+    "^'(LOCAL_RANK|RANK|WORLD_SIZE)'$": "torchrun alone sets it, so give it a default, as os.environ.get(name, 0) does",
     "Found no NVIDIA driver": _BROUGHT,
     "not compiled with CUDA": _BROUGHT,
     "backward through the graph a second time": (
@@ -47,6 +49,12 @@ _REMEDIES = {
     r"Input type \((double|unsigned char|signed char|short|int|long \w+|long|bool)\) and \w+ type \(float\)": _FLOATS,
     "^Expected to have finished reduction in the prior": (
         "leave ddp out, whose ranks all want a gradient for each weight in each step; flat-reduce takes nets without"
+    ),
+    "^Unable to create tensor, you should probably activate truncation": (
+        "a Trainer leaves out columns that the net does not take: do so in data(), by select_columns() say"
+    ),
+    "^Trying to access flag .* before flags were parsed": (
+        "app.run() parses them, and is not called here: say FLAGS(sys.argv) behind their definitions"
     ),
     "EOF when reading a line": "nothing can be typed in here: leave input() out",
 }
@@ -81,7 +89,7 @@ def complaint(
         return lacks
     kind, text = _what(error)
     known = next((f"; {helps}" for words, helps in _REMEDIES.items() if re.search(words, text)), "")
-    remedy = known or _unparsed(error) or _unset(error) or _uninstalled(error)
+    remedy = known or _unparsed(error) or _ended(error) or _unset(error) or _uninstalled(error, path)
     at = f", at {found}" if item and (found := item_in(error)) else ""
     said = f"{kind}: {shorten(text, _LONGEST)}{at}{remedy}" if text else f"{kind}{at}"
     return f"{said}{place_in(path, _behind(path, error) or blamed, makers)}"
@@ -95,6 +103,15 @@ def _unparsed(error: BaseException) -> str:
     # `sys.argv[1]`, or `_, data = sys.argv`.
     looking = isinstance(error, IndexError | ValueError) and bool(frames) and "sys.argv" in (frames[-1].line or "")
     return "; no arguments are given here, so let those that it requires have defaults" if parsing or looking else ""
+
+
+def _ended(error: BaseException) -> str:
+    """What helps where a library's command line, click's say, ends the process that imports the user's file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not isinstance(error, SystemExit) or "<module>" not in [f.name for f in frames]:
+        return ""
+    ours = own_file(Path(frames[-1].filename))
+    return "" if ours else "; put what is a program of its own behind `if __name__ == '__main__':`"
 
 
 def _unset(error: BaseException) -> str:
@@ -134,10 +151,12 @@ def raised_by_hand(error: BaseException) -> bool:
     return any(i.opname == "RAISE_VARARGS" and i.offset == stack.tb_lasti for i in dis.get_instructions(code))
 
 
-def _uninstalled(error: BaseException) -> str:
+def _uninstalled(error: BaseException, path: Path) -> str:
     """What helps where a module is missing; of one within a package that is there, its name alone tells what."""
     if not isinstance(error, ModuleNotFoundError) or not error.name or "." in error.name:
         return ""
+    if error.name in (folder.name for folder in path.parents):
+        return f"; it is the file's own package: install that (pip install -e), or start laptime above {error.name}/"
     return f"; install what it belongs to where laptime is ({sys.prefix}), or put it beside the file"
 
 

@@ -27,6 +27,7 @@ from laptime.data.own.digest import digest_of_data
 from laptime.data.own.fed_back import Reread, fed_back
 from laptime.data.own.importing import digest_of, interrupt_told, modules_beside, told_with_line
 from laptime.data.own.opened import OwnData, open_own
+from laptime.data.own.settings import listen, settings_read
 from laptime.data.own.tests import varying
 from laptime.data.own.unused import unused
 from laptime.data.own.weights import least_limit
@@ -79,6 +80,7 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
     """
     file, attribute = place_of(name)
     known = set(sys.modules)
+    listen()
     data = open_own(file, attribute)
     own_name = _name(data, file)
     batch_size, rate = _number(data, "batch_size", 32, int), _number(data, "learning_rate", 1e-3, float)
@@ -119,7 +121,7 @@ def inspect(name: str, halved_on: str = "") -> DataSpec:
     in_parts, parts_told = looked_at(data, step.model, losses, batch)
     behind = {**first_read, **left_behind(data, step.model, samples(batch))}
     refused = {**copy_refusals(data, batch), **refused, **in_parts, **behind, **read_before}
-    beside = modules_beside(file, known)
+    beside = modules_beside(file, known, settings_read())
     own = data.workload
     warned = own.warnings if isinstance(own, LightningWorkload) else unused(own, file, data.train.dataset)
     unread = left_out(own, step.model, rate), varying(data, samples(judged_on)), moved_by_reading(data)

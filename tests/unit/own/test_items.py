@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
-from laptime.data.own.workers import Staying, worker_start
+from laptime.data.own.begun import worker_start
+from laptime.data.own.workers import Staying
 from laptime.own.items import item_in
 from laptime.own.user_code import complaint
 from laptime.values.draws import SeededItems

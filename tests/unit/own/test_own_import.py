@@ -127,3 +127,12 @@ def test_a_module_that_was_changed_ends_the_runs_that_follow_as_the_file_itself_
     (tmp_path / "mine_sizes.py").write_text("WIDTH = 128 * 2\n")
     with pytest.raises(LaptimeError, match=r"mine_train\.py or a module that it imports was changed"):
         open_run(data, 8, 8, 1)
+
+
+def test_a_package_that_is_not_installed_is_told_as_the_file_s_own(tmp_path):
+    name = write(package(tmp_path, "src", "mine_absent"), "from mine_absent.sizes import WIDTH\n" + TUPLE, _WIDTH)
+    with pytest.raises(LaptimeError) as told:
+        inspect(name)
+    assert "it is the file's own package: install that (pip install -e), or start laptime above mine_absent/ (" in str(
+        told.value
+    )

@@ -152,3 +152,14 @@ def test_what_has_no_kernel_in_a_precision_names_the_line_and_what_helps(file, t
     record = run(write(file, TUPLE, (SPARSE[0], code)), tmp_path, "bf16", check=False)
     assert place(file, code) in record.error
     assert record.error.endswith("leave bf16 out, whose numbers it does not take; see log.txt.")
+
+
+def test_a_worker_that_has_not_begun_yet_is_told_and_not_ended(file, spawned, monkeypatch):
+    """It dies of a signal as long as it imports, torch alone takes longer than this, and torch raises that anywhere."""
+    monkeypatch.setattr(own_workers, "PATIENCE_S", 1)
+    waits = "import multiprocessing\nimport time\n\nif multiprocessing.parent_process():\n    time.sleep(30)\n"
+    said = refused(write(file, waits + DICTIONARY))
+    assert said == (
+        "a worker process can't fetch its items: it had not begun within 1 s: is much imported, which each spawned "
+        "process does anew?"
+    )

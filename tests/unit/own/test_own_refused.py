@@ -38,6 +38,8 @@ class Doubled(torch.autograd.Function):
 """
 _LOSS = "scores = model(x)"
 _SIGNATURE = "def loss(self, model, batch):"
+# In the words of Hugging Face's collators, of a column of texts.
+_UNEVEN = "raise ValueError('Unable to create tensor, you should probably activate truncation and/or padding')"
 _MADE = "return nn.Sequential("
 _FORWARD = "scores = model(x."
 _ANCHORS = """\
@@ -122,6 +124,55 @@ def anchored(net):
             ],
             "return nn",
             "leave it out, since the rungs ddp and dp wrap",
+        ),
+        (
+            TUPLE,
+            [
+                (
+                    "import torch\n",
+                    "import torch\nfrom torch.distributed.fsdp import FullyShardedDataParallel as FSDP\n",
+                ),
+                (_MADE, "return FSDP(nn.Sequential("),
+                ("Linear(256, 2))", "Linear(256, 2)))"),
+            ],
+            "return FSDP",
+            "leave it out, since the rungs ddp and dp wrap",
+        ),
+        (
+            f"import torch.distributed\ntorch.distributed.init_process_group('gloo')\n{TUPLE}",
+            [],
+            "torch.distributed.init",
+            "leave it out, since the rungs ddp and dp wrap",
+        ),
+        (
+            f"import os\nRANK = int(os.environ['LOCAL_RANK'])\n{TUPLE}",
+            [],
+            "RANK =",
+            "KeyError: 'LOCAL_RANK'; torchrun alone sets it, so give it a default",
+        ),
+        (
+            f"import click\n{TUPLE}\n@click.command()\ndef main():\n    pass\n\nmain(standalone_mode=True)\n",
+            [],
+            "main(standalone",
+            "SystemExit: 0; put what is a program of its own behind `if __name__ == '__main__':`",
+        ),
+        (
+            f"from absl import flags\nflags.DEFINE_integer('width', 2, 'classes')\n{TUPLE}",
+            [("Linear(256, 2)", "Linear(256, flags.FLAGS.width)")],
+            "Linear(256, flags",
+            "is not called here: say FLAGS(sys.argv) behind their definitions",
+        ),
+        (
+            TUPLE,
+            [("class Workload:\n", f"class Workload:\n    def collate_fn(self, items):\n        {_UNEVEN}\n\n")],
+            "raise ValueError",
+            "a Trainer leaves out columns that the net does not take: do so in data(), by select_columns() say",
+        ),
+        (
+            f"import sys\n{TUPLE}\nsys.exit(3)\n",
+            [],
+            "sys.exit(3)",
+            "SystemExit: 3 (",
         ),
         (TUPLE, [("def data(self)", "def data(self, folder)")], "def data", "'folder'"),
         (TUPLE, [("def model(self)", "def model()")], "def model", "takes 0 positional arguments"),

@@ -20,6 +20,12 @@ def main():
     trainer.fit(model=None)
 
 """
+_HYDRA = """
+class hydra:
+    main = lambda **_: hydra.once
+    once = lambda function: function
+
+"""
 _SEEN = "{} trains when it is imported (line {}: {}), and each process imports it: put that behind `if __name__"
 
 
@@ -31,6 +37,12 @@ _SEEN = "{} trains when it is imported (line {}: {}), and each process imports i
         ("LightningCLI(Workload, seed=1)", "LightningCLI(Workload, seed=1)"),
         ("sys.exit(main())", "trainer.fit(model=None)"),
         ("with open(__file__):\n    Trainer().fit()", "Trainer().fit()"),
+        ("study = optuna.create_study()\nstudy.optimize(len, n_trials=3)", "study.optimize(len, n_trials=3)"),
+        ("learn = vision_learner(X, Y)\nlearn.fine_tune(2)", "learn.fine_tune(2)"),
+        ("learn = Learner(X, Y)\nlearn.fit_one_cycle(2)", "learn.fit_one_cycle(2)"),
+        ("trainer = create_supervised_trainer(X)\ntrainer.run(Y)", "trainer.run(Y)"),
+        ("NeuralNetClassifier(Workload).fit(X, Y)", "NeuralNetClassifier(Workload).fit(X, Y)"),
+        ("@hydra.main(config_path='conf')\ndef begin(cfg):\n    pass\n\nbegin()", "begin()"),
     ],
 )
 def test_what_would_train_is_refused_with_its_line(file, end, seen):
@@ -49,11 +61,14 @@ def test_what_would_train_is_refused_with_its_line(file, end, seen):
         "later = lambda: Trainer().fit()",
         "def asked():\n    if TRAINS:\n        Trainer().fit()\n\nasked()",
         "LightningCLI = lambda *_, **__: None\nLightningCLI(Workload, run=False)",
+        "@hydra.main(config_path='conf')\ndef begin(cfg):\n    pass\n\nif __name__ == '__main__':\n    begin()",
+        "@hydra.once\ndef begin():\n    pass\n\nbegin()",
+        "class Learner:\n    def summary(self):\n        pass\n\nlearn = Learner()\nlearn.summary()",
         "class Scaler:\n    def fit(self):\n        pass\n\nscaler = Scaler()\nscaler.fit()",
     ],
 )
 def test_what_is_guarded_or_trains_nothing_is_taken(file, end):
-    file.write_text(f"TRAINS = False\n{TUPLE}{_TRAINER}{end}\n", encoding="utf-8")
+    file.write_text(f"TRAINS = False\n{_HYDRA}{TUPLE}{_TRAINER}{end}\n", encoding="utf-8")
     assert len(open_own(file, "Workload").train) == 64
 
 

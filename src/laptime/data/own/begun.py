@@ -1,10 +1,12 @@
-"""What each loader worker of a user's own training begins with: its own places in open files, and `worker_init_fn`."""
+"""How each loader worker of a user's own training begins: its own places in open files, and `worker_init_fn`."""
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,15 @@ _STANDARD = (0, 1, 2)
 
 class Limited(Subset[Any]):
     """What a limit keeps of a user's data set."""
+
+
+def worker_start() -> str:
+    """How loader workers start: forked on Linux, as before Python 3.14, whose fork server shares no memory and must be
+    sent the data set; else as the user's file has set it.
+    """
+    default = multiprocessing.get_all_start_methods()[0]
+    chosen = multiprocessing.get_start_method(allow_none=True) or default
+    return "fork" if chosen == default and sys.platform == "linux" else chosen
 
 
 def own_dataset(dataset: Dataset[Any]) -> Dataset[Any]:

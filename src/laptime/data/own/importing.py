@@ -63,14 +63,21 @@ def digest_of(file: Path, beside: Sequence[str] = ()) -> str:
     return found.hexdigest()
 
 
-def modules_beside(file: Path, known: Collection[str]) -> tuple[str, ...]:
-    """The user's own modules that a file has imported: all but itself, what is installed, and ours.
+def belonging(beside: Sequence[str]) -> str:
+    """What of all that belongs to a user's file may have changed with it, in words; empty where it is alone."""
+    settings = ", or settings that it reads," if any(not name.endswith(".py") for name in beside) else ""
+    return f" or a module that it imports{settings}" if beside else ""
+
+
+def modules_beside(file: Path, known: Collection[str], read: Collection[Path] = ()) -> tuple[str, ...]:
+    """What belongs to a user's file: the modules of theirs that it has imported, and what else it has read.
 
     Paths from the file's folder where they are below it, else whole ones; those of the folder come first.
 
     Args:
         file: the user's.
         known: names of the modules that were there before.
+        read: whole paths of the latter, of which those of what is installed are left out, too.
     """
     installed = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     installed |= {*site.getsitepackages(), site.getusersitepackages()}
@@ -78,7 +85,8 @@ def modules_beside(file: Path, known: Collection[str]) -> tuple[str, ...]:
     # Part of a package that was there before is what torch's compiler writes into its cache, say.
     new = [m for name, m in list(sys.modules.items()) if before.isdisjoint((name, name.partition(".")[0]))]
     named = {Path(str(getattr(module, "__dict__", {}).get("__file__"))) for module in new} - {file}
-    mine = [p for p in named if p.suffix == ".py" and p.is_absolute() and installed.isdisjoint(map(str, p.parents))]
+    modules = {path for path in named if path.suffix == ".py" and path.is_absolute()}
+    mine = [path for path in modules | {*read} if installed.isdisjoint(map(str, path.parents))]
     inside = sorted(str(p.relative_to(file.parent)) for p in mine if file.parent in p.parents)
     outside = sorted(str(p) for p in mine if file.parent not in p.parents)
     return tuple(name for name in (*inside, *outside) if is_text(name))[:_MOST_MODULES]

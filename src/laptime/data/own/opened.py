@@ -18,7 +18,7 @@ from laptime.data.lightning.module import MODULE, LightningWorkload
 from laptime.data.lightning.refused import is_lightning
 from laptime.data.limits import check_limit
 from laptime.data.own.begun import Begin, Limited, worker_begin
-from laptime.data.own.importing import digest_of, imported, refuse_arguments, told_with_line
+from laptime.data.own.importing import belonging, digest_of, imported, refuse_arguments, told_with_line
 from laptime.data.own.mapped import check_mapped
 from laptime.data.own.trains import refuse_returning_nothing
 from laptime.data.own.weights import limit_order, sample_weights
@@ -278,9 +278,8 @@ def open_run(data: DataSpec, limit_train: int | None, limit_test: int | None, ep
     if not file.is_file():
         raise UsageError(f"the file {shorten(str(file))!r} of the workload {data.own.name!r} is gone: put it back.")
     if data.own.file and digest_of(file, data.own.beside) != data.own.file:
-        modules = " or a module that it imports" if data.own.beside else ""
         raise RunError(
-            f"{file.name}{modules} was changed after this run was planned: start anew, so that all variants train "
-            "alike."
+            f"{file.name}{belonging(data.own.beside)} was changed after this run was planned: start anew, so that all "
+            "variants train alike."
         )
     return open_own(file, data.own.attribute, (limit_train, limit_test), epochs)

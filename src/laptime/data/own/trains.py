@@ -4,31 +4,43 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from laptime.errors import UsageError, shorten
 from laptime.own.user_code import place_in
 
-_TRAINING = ("fit", "train", "validate", "test", "predict")
+# Names of what trains by itself, as patterns, with the methods that do; Lightning's and Hugging Face's, fastai's,
+# Optuna's, ignite's and skorch's.
+_TRAINERS = {
+    "Trainer$": ("fit", "train", "validate", "test", "predict"),
+    "[Ll]earner$": ("fit", "fit_one_cycle", "fit_flat_cos", "fine_tune", "lr_find"),
+    "^create_study$": ("optimize",),
+    "^create_supervised_trainer$": ("run",),
+    "^NeuralNet(Classifier|BinaryClassifier|Regressor)?$": ("fit", "partial_fit"),
+}
 _COMMAND_LINE = "LightningCLI"
+# What it decorates is a whole program, with a command line of its own.
+_PROGRAM = "hydra.main("
 _OWN_RETURNS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _LATER = (*_OWN_RETURNS, ast.If, ast.IfExp)
 
 
 def refuse_what_trains(file: Path) -> None:
-    """Raises UsageError where importing a file would run a Trainer or Lightning's command line, with the line."""
+    """Raises UsageError, with the line, where importing a file would train: by a Trainer, LightningCLI or Hydra."""
     try:
         tree = ast.parse(file.read_bytes())
     except (OSError, SyntaxError, ValueError):
         return  # told when it is imported
     calls = [node for node in _run(tree.body) if isinstance(node, ast.Call)]
-    made = [node for node in ast.walk(tree) if isinstance(node, ast.Assign) and _is_trainer(node.value)]
-    trainers = {target.id for node in made for target in node.targets if isinstance(target, ast.Name)}
+    trainers = set(_named(tree))
+    programs = {node.name for node in tree.body if isinstance(node, ast.FunctionDef) and _is_program(node)}
     for call in calls:
-        if _is_command_line(call) or _trains(call, trainers):
+        if _is_command_line(call) or ast.unparse(call.func) in programs or _trains(call, trainers):
             raise UsageError(
                 f"{file.name} trains when it is imported (line {call.lineno}: {shorten(ast.unparse(call), 100)}), and "
                 "each process imports it: put that behind `if __name__ == '__main__':`."
@@ -87,16 +99,30 @@ def _is_command_line(call: ast.Call) -> bool:
     return _last(call) == _COMMAND_LINE and not parsing
 
 
-def _trains(call: ast.Call, trainers: set[str]) -> bool:
+def _is_program(function: ast.FunctionDef) -> bool:
+    return any(ast.unparse(decorator).startswith(_PROGRAM) for decorator in function.decorator_list)
+
+
+def _named(tree: ast.AST) -> Iterator[tuple[str, str]]:
+    """Names that stand for a Trainer somewhere, each with the methods of it that train."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+            yield from product(names, _training(node.value))
+
+
+def _trains(call: ast.Call, trainers: Collection[tuple[str, str]]) -> bool:
     """Whether a call is one of a Trainer's, that a name stands for or that is made for it: `Trainer().fit(net)`."""
-    if not isinstance(call.func, ast.Attribute) or call.func.attr not in _TRAINING:
+    if not isinstance(call.func, ast.Attribute):
         return False
-    owner = call.func.value
-    return _is_trainer(owner) or (isinstance(owner, ast.Name) and owner.id in trainers)
+    owner, method = call.func.value, call.func.attr
+    return method in _training(owner) or (isinstance(owner, ast.Name) and (owner.id, method) in trainers)
 
 
-def _is_trainer(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and _last(node).endswith("Trainer")
+def _training(node: ast.AST) -> Collection[str]:
+    """The methods that train of what an expression makes; none of what is no Trainer."""
+    made = _last(node) if isinstance(node, ast.Call) else ""
+    return next((methods for kind, methods in _TRAINERS.items() if re.search(kind, made)), ())
 
 
 def _last(call: ast.Call) -> str:

@@ -8,7 +8,6 @@ import os
 import pickle
 import re
 import signal
-import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
@@ -24,11 +23,12 @@ from weakref import WeakSet
 from torch.utils.data import DataLoader, Dataset, Subset
 
 from laptime.data.own.alike import others_there
-from laptime.data.own.begun import Begin, begun, own_dataset
+from laptime.data.own.begun import Begin, begun, own_dataset, worker_start
 from laptime.data.own.opened import OwnData, OwnSplit
 from laptime.errors import RunError
 from laptime.host.output import say_error
 from laptime.host.processes import Terminated, death
+from laptime.host.stacks import dies_of
 from laptime.own.items import note_item
 from laptime.own.user_code import complaint, crash_place, place_in, raised_by_hand, stack_in
 from laptime.values.draws import fetched
@@ -50,15 +50,6 @@ _ELSEWHERE = (
 )
 # What a worker answers through, open for as long as it lives.
 _open: list[Connection] = []
-
-
-def worker_start() -> str:
-    """How loader workers start: forked on Linux, as before Python 3.14, whose fork server shares no memory and must be
-    sent the data set; else as the user's file has set it.
-    """
-    default = multiprocessing.get_all_start_methods()[0]
-    chosen = multiprocessing.get_start_method(allow_none=True) or default
-    return "fork" if chosen == default and sys.platform == "linux" else chosen
 
 
 def refused_workers(data: OwnData) -> dict[str, str]:
@@ -152,6 +143,9 @@ class Watch:
 
     def silence(self) -> str:
         """What is said of workers that gave nothing, with the user's line."""
+        living = [worker.pid for worker in self._workers if worker.is_alive() and worker.pid is not None]
+        if any(dies_of(pid, signal.SIGUSR1) for pid in living):
+            return f"had not begun within {self.patience_s} s: is much imported, which each spawned process does anew?"
         text = "".join(map(self._stack_of, self._workers))
         place = place_in(self.data.file, stack_in(text), _makers(self.data))
         return f"gave nothing for {self.patience_s} s{place}: a lock or a thread of before?"
