@@ -117,7 +117,8 @@ def silent_server() -> str:
     try:
         health = f"{address.rstrip('/')}/health"
         urllib.request.urlopen(health, timeout=_ANSWER_S, context=_trust()).close()  # noqa: S310 - as it is set
-    except urllib.error.HTTPError:
+    except urllib.error.HTTPError as answer:
+        answer.close()
         return ""  # it answers; what it thinks of this client, Prefect's own will hear
     except (OSError, ValueError, http.client.HTTPException) as error:
         own = " (PREFECT_API_SSL_CERT_FILE names a certificate of one's own)" if "CERTIFICATE" in str(error) else ""

@@ -9,7 +9,7 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -160,10 +160,25 @@ def _uninstalled(error: BaseException, path: Path) -> str:
     return f"; install what it belongs to where laptime is ({sys.prefix}), or put it beside the file"
 
 
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """A function's parameters by name, or a class's, whatever their annotations name.
+
+    From Python 3.14 on annotations are evaluated where they are asked for, and may name what type checkers alone know.
+
+    Raises:
+        TypeError, ValueError: Python does not know them.
+    """
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format
+
+        return inspect.signature(function, annotation_format=Format.STRING).parameters
+    return inspect.signature(function).parameters
+
+
 def wanted(function: Callable[..., Any]) -> list[str]:
     """The arguments that a function can't do without; none where Python does not know."""
     try:
-        given = inspect.signature(function).parameters.values()
+        given = parameters_of(function).values()
     except (TypeError, ValueError):
         return []
     return [p.name for p in given if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]

@@ -85,7 +85,8 @@ def require_answer(uri: str, limit_s: float = _ANSWER_S) -> None:
     request = urllib.request.Request(without_credentials(uri).rstrip("/") + "/health")  # noqa: S310 (http, checked)
     try:
         urllib.request.build_opener(_Redirects).open(request, timeout=limit_s).close()
-    except urllib.error.HTTPError:
+    except urllib.error.HTTPError as answer:
+        answer.close()  # it holds the connection
         return
     except (OSError, ValueError, http.client.HTTPException) as error:  # a wrong port and an answer in no HTTP, too
         if "CERTIFICATE" in str(error):

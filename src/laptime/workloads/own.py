@@ -18,7 +18,7 @@ from laptime.data.lightning.module import LightningWorkload
 from laptime.data.own.opened import OwnData
 from laptime.errors import RunError, UsageError
 from laptime.own.protocol import Workload as Protocol
-from laptime.own.user_code import place_in, wanted
+from laptime.own.user_code import parameters_of, place_in, wanted
 from laptime.spec import RunSpec
 from laptime.values.draws import drawn, put_back_drawn
 from laptime.values.hooks import hooked_once
@@ -218,7 +218,7 @@ def own_optimizer(user: Protocol | None) -> Callable[..., Optimizer] | None:
 def takes_model(user: Protocol | None) -> bool:
     """Whether the user's optimizer(model, lr) wants the net, for groups by name, and no list of parameters."""
     try:
-        return next(iter(inspect.signature(user.optimizer).parameters), "") == "model"  # type: ignore[union-attr]
+        return next(iter(parameters_of(user.optimizer)), "") == "model"  # type: ignore[union-attr]
     except (AttributeError, TypeError, ValueError):  # there is none, or Python knows nothing of it
         return False
 
@@ -280,7 +280,7 @@ def clip_norm(user: Protocol | None) -> float | None:
 
 def takes(kind: type[Optimizer], option: str) -> bool:
     """Whether optimizers of a class have an option."""
-    return option in inspect.signature(kind).parameters
+    return option in parameters_of(kind)
 
 
 def workload_name(spec: RunSpec) -> str:

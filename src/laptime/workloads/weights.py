@@ -78,6 +78,8 @@ def _download(name: str, entry: WeightsEnum) -> Mapping[str, Tensor]:
     try:
         state: Mapping[str, Tensor] = entry.get_state_dict(progress=False, check_hash=True)
     except (urllib.error.URLError, http.client.HTTPException, OSError, RuntimeError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it holds the connection
         raise DataError(
             f"the weights {name!r} can't be downloaded from {entry.url} ({error}): connect to the internet, give a "
             "file with --weights FILE, or train from scratch with --weights none."

@@ -101,7 +101,7 @@ def test_a_pull_request_reaches_neither_the_runner_of_ones_own_nor_the_registry(
 
 def test_ci_runs_what_a_clean_checkout_runs_on_both_pythons() -> None:
     job = read(ROOT / ".github" / "workflows" / "ci.yml")["jobs"]["check-and-test"]
-    assert job["strategy"]["matrix"]["python"] == ["3.11", "3.13"]
+    assert job["strategy"]["matrix"]["python"] == ["3.11", "3.14"]
     assert (".ci/run $PART", {"PART": "${{ matrix.part }}"}) in [(s.get("run"), s.get("env")) for s in job["steps"]]
 
 

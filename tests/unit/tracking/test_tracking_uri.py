@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.serving import Quiet, serving
 
 from laptime.errors import TrackingError, UsageError
 from laptime.ladder.request import LadderRequest, kept_request, tracking_uri
@@ -183,3 +184,14 @@ def test_the_store_of_a_request_is_checked_and_absolute(tmp_path: Path) -> None:
     assert kept["tracking_uri"] == f"sqlite:///{Path.cwd()}/runs/x.db"
     with pytest.raises(UsageError, match="names no host"):
         tracking_uri(LadderRequest(tracking_uri="http://"), Places(tmp_path))
+
+
+class _Refusing(Quiet):
+    def do_GET(self):
+        self.give(b"no", status=403)
+
+
+def test_a_refusal_is_an_answer_and_is_closed():
+    """From Python 3.14 on one that is left open is warned of, which fails a test."""
+    with serving(_Refusing) as address:
+        require_answer(address, 60.0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch.optim import Optimizer
 from laptime.data.lightning.refused import STEPS, line_of, methods_of, overridden, reached
 from laptime.data.lightning.schedule import apart
 from laptime.errors import UsageError, shorten
+from laptime.own.user_code import parameters_of
 
 # What torch's schedules write into the groups.
 _WRITTEN = ("initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum")
@@ -107,7 +107,8 @@ def rated(own: Optimizer, rate: float | Tensor) -> list[dict[str, Any]]:
 def again(own: Optimizer, groups: list[dict[str, Any]]) -> Optimizer:
     """Another optimizer of the same kind, with the same options for all groups."""
     kind = type(own)
-    known = {k: v for k, v in own.defaults.items() if k in inspect.signature(kind).parameters}
+    named = parameters_of(kind)
+    known = {k: v for k, v in own.defaults.items() if k in named}
     return kind(groups, **known)
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from laptime.data.lightning.refused import overridden
+from laptime.own.user_code import parameters_of
 from laptime.values.tallies import untouched
 
 # An accuracy by the name that is logged: acc, val_acc1, trainAcc, MulticlassAccuracy; not acceleration.
@@ -37,7 +38,7 @@ class Steps(nn.Module):
         steps = ("training_step", "validation_step") if self.validates else ("training_step",)
         self.indexed = {name: len(_by_place(getattr(module, name))) > 1 for name in steps}
         # Of several loaders the first is gone through.
-        places = inspect.signature(module.validation_step).parameters if self.validates else {}
+        places = parameters_of(module.validation_step) if self.validates else {}
         self.more = {n: 0 for n in ("dataloader_idx",) if n in places and places[n].default is inspect.Parameter.empty}
         self.still = [part for part in module.modules() if not part.training]
         self.metrics = [(name, found) for name, found in module.named_modules() if is_metric(found)]
@@ -136,7 +137,7 @@ class Steps(nn.Module):
 
 def _by_place(step: Any) -> list[inspect.Parameter]:
     """The parameters of a step that take what is given by place."""
-    given = inspect.signature(step).parameters.values()
+    given = parameters_of(step).values()
     return [p for p in given if p.kind not in (p.KEYWORD_ONLY, p.VAR_KEYWORD)]
 
 
