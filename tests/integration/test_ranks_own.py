@@ -86,12 +86,21 @@ _NAMED = (
     ("TensorDataset(X[64:], Y[64:])", "[(x, y, '1') for x, y in zip(X[64:], Y[64:])]"),
     ("x, y = batch", "x, y, names = batch"),
     ("nn.Dropout(), ", ""),
-    ("scores = model(x)", "scores = model(x) * sum(map(int, names)) / len(names)"),
+    ("scores = model(x)", "scores = model(x) * FACTOR"),
 )
 
 
-def test_ranks_are_compared_by_the_names_of_their_own_samples(tmp_path):
-    """Names stood whole beside a rank's part of the tensors, and a loss of all of them passed."""
-    data = inspect(write(tmp_path / "named.py", TUPLE, *_NAMED))
+@pytest.mark.parametrize(
+    ("factor", "told"), [("sum(map(int, names)) / len(names)", True), ("(1 + (len(names) == 16))", False)]
+)
+def test_ranks_are_compared_by_the_names_of_their_own_samples(factor, told, tmp_path):
+    """Names stood whole beside a rank's part of the tensors, and a loss of all of them passed.
+
+    Of the eight samples that the look cuts into parts the first loss is told before; the second one is the same there.
+    """
+    data = inspect(write(tmp_path / f"named_{told}.py", TUPLE, *_NAMED, ("FACTOR", factor)))
+    assert ("ddp" in data.own.refused) == told
+    if told:
+        return
     spec = own_spec(data, PLAIN, epochs=1, ranks=2, timeout_s=300)
     assert launch("auto", spec, tmp_path / "run", Hooks()).status == "wrong"
