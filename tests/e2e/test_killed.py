@@ -47,7 +47,7 @@ def servers_of(home) -> list[int]:
 
 
 def none_left(folder) -> bool:
-    # By naps and not by the clock: a virtual machine that stood still lets the clock jump, and nobody has run meanwhile.
+    # By naps, not by the clock: a virtual machine that stood still lets it jump, and nobody has run meanwhile.
     for _ in range(_NAPS):
         if not workers(folder):
             break
