@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import torch
+from tests import composed_nets as nets
 from tests import composed_parts as parts
 from torch.nn.utils import clip_grad_norm_
 from torch.utils.data import default_collate
@@ -26,8 +27,10 @@ import random
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils import prune
 from torch.nn.utils.parametrizations import orthogonal, weight_norm
 from torch.optim.lr_scheduler import CosineAnnealingLR, ExponentialLR, LinearLR, OneCycleLR, SequentialLR
+from torch.utils.checkpoint import checkpoint
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 """
 
@@ -36,8 +39,10 @@ def composed(seed: int) -> dict[str, Any]:
     """What the training that a seed stands for is made of: names of parts, and the numbers of what has some."""
     by = Random(seed)
     net, data, loss, optimizer, schedule = (
-        by.choice(list(of)) for of in (parts.NETS, parts.DATA, parts.LOSSES, parts.OPTIMIZERS, parts.SCHEDULES)
+        by.choice(list(of)) for of in (nets.NETS, parts.DATA, parts.LOSSES, parts.OPTIMIZERS, parts.SCHEDULES)
     )
+    if (net, loss) == ("pruned", "teacher"):  # weights that are computed can't be copied
+        loss = "plain"
     return {
         "net": net,
         "data": data,
@@ -57,13 +62,14 @@ def composed(seed: int) -> dict[str, Any]:
 
 def text_of(chosen: dict[str, Any]) -> str:
     """The file, which defines `Workload`."""
-    kind, net = parts.NETS[chosen["net"]]
+    kind, net = nets.NETS[chosen["net"]]
     trained = parts.DATA[chosen["data"]]
     tested = "Named(x, y)" if chosen["data"] == "named" else "TensorDataset(x, y)"
     numbers = [f"    {name} = {chosen[name]}" for name in ("clip_norm", "micro_batch_size") if chosen[name]]
     made = [
         "self.teacher = copy.deepcopy(net).requires_grad_(False).eval()" * (chosen["loss"] == "teacher"),
         "self.passes = torch.zeros(())" * (chosen["loss"] == "warmed"),
+        "self.past = []" * (chosen["loss"] == "history"),
         "net[0].weight.register_hook(lambda grad: grad * 0.5)" * (chosen["hooked"] and chosen["net"] == "mlp"),
     ]
     lines = "".join(f"        {line}\n" for line in made if line)
@@ -78,7 +84,7 @@ class Workload:
         halves = []
         for seed, count in enumerate(({chosen["count"]}, 30)):
             seeded = torch.Generator().manual_seed(seed)
-            x = {parts.INPUTS[kind]}.double()
+            x = {nets.INPUTS[kind]}.double()
             y = torch.randint(0, 3, (count,), generator=seeded)
             halves.append({tested} if seed else {trained})
         return halves
@@ -99,13 +105,14 @@ class Workload:
     methods = (
         parts.TAUGHT * (chosen["loss"] == "teacher"),
         parts.COUNTED * (chosen["loss"] == "warmed"),
+        parts.REMEMBERED * (chosen["loss"] == "history"),
         parts.MIXED * chosen["mixed"],
         parts.JUDGED.replace("DRAWN", drawn) * bool(chosen["judged"]),
         _method("optimizer(self, parameters, lr)", parts.OPTIMIZERS[chosen["optimizer"]]),
         _method("schedule(self, optimizer, steps_per_epoch, epochs)", parts.SCHEDULES[chosen["schedule"]]),
         _method("sample_weights(self, train)", "torch.arange(1, len(train) + 1).double()" * chosen["weighted"]),
     )
-    return _IMPORTS + parts.DEFINED + "\n" + text + "".join(methods)
+    return _IMPORTS + nets.DEFINED + parts.ITEMS + "\n" + text + "".join(methods)
 
 
 def _method(head: str, returned: str) -> str:

@@ -22,7 +22,10 @@ _EXACT = (
     "whole-batch",
 )
 # Where more or fewer passes are another training.
-_BY_PASS = ("dropout", "depth", "mean", "residual", "recurrent", "attention", "drawn", "teacher", "warmed")
+_BY_PASS = {
+    *("dropout", "depth", "mean", "residual", "recurrent", "attention", "line", "circular", "checkpointed", "leaky"),
+    *("counting", "drawn", "teacher", "warmed", "history"),
+}
 
 
 def _same(name, traits):
@@ -31,7 +34,7 @@ def _same(name, traits):
         return traits["data"] not in DRAWING and not traits["mixed"]
     if name == "channels-last":  # noise for images is drawn in the order of memory
         return traits["judged"] != "drawn"
-    return name != "whole-batch" or not {traits["net"], traits["loss"]} & set(_BY_PASS)
+    return name != "whole-batch" or not {traits["net"], traits["loss"]} & _BY_PASS
 
 
 @pytest.mark.parametrize("seed", [*range(3), *(pytest.param(n, marks=pytest.mark.long) for n in range(3, 60))])
